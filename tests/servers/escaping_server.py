@@ -1,7 +1,8 @@
 """A server that tries to get out of its sandbox: `try` takes a list of attempts and answers with what each one gave.
 
 Run with `python -I -S`. An attempt is a list: a name, then its arguments. Its result is `["ok", VALUE]` or
-`["refused", ERRNO]`. With --stubborn it runs on after the end of its input; --note FILE is written at SIGTERM.
+`["refused", ERRNO]`. With --stubborn it runs on after the end of its input; --note FILE is written at SIGTERM, and
+--started FILE when it starts.
 """
 
 from __future__ import annotations
@@ -204,6 +205,8 @@ def main() -> None:
     if "--note" in sys.argv:
         path = sys.argv[sys.argv.index("--note") + 1]
         signal.signal(signal.SIGTERM, lambda *_: (write(path), os._exit(0)))
+    if "--started" in sys.argv:
+        write(sys.argv[sys.argv.index("--started") + 1])
     sys.stderr.write("the escaping server has started\n")
     sys.stderr.flush()
     for line in sys.stdin:

@@ -18,7 +18,7 @@ async def check_sandboxes(inspected: Inspected) -> list[Finding]:
     findings = []
     for server_id, server in confined.items():
         try:
-            launch = await asyncio.to_thread(_planned, inspected, server)
+            launch = await asyncio.to_thread(_planned, inspected, server_id, server)
         except SandboxRefusedError as error:
             if str(error) not in _reported(inspected, server_id):
                 findings.append(Finding("sandbox", "problem", f"Server `{server_id}` does not start: {error}."))
@@ -29,13 +29,14 @@ async def check_sandboxes(inspected: Inspected) -> list[Finding]:
     return findings
 
 
-def _planned(inspected: Inspected, server: Server) -> Launch:
+def _planned(inspected: Inspected, server_id: str, server: Server) -> Launch:
     from pointsman.router.downstream.stdio.sandbox import plan, this_host
 
     argv, own = (str(server.command), *server.args), secret_values(server.env)
     env = child_environment(inspected.environ, own, argv[0], server.inherit_env)
     protected = protected_paths(inspected.state_dir, inspected.used_config or inspected.config_path)
-    return plan(argv, env, server.cwd, Confined(server.sandbox, server.limits), this_host(), protected)
+    confined = Confined(server.sandbox, server.limits, server_id)
+    return plan(argv, env, server.cwd, confined, this_host(), protected)
 
 
 def _reported(inspected: Inspected, server_id: str) -> str:

@@ -51,7 +51,9 @@ class Connectors(Struct, frozen=True):
         if server.bundled is None:
             assert server.command is not None  # the model guarantees it
             argv, env = (server.command, *server.args), secret_values(server.env)
-            return Command(argv, env, server.cwd, server.inherit_env, Confined(server.sandbox, server.limits))
+            return Command(
+                argv, env, server.cwd, server.inherit_env, Confined(server.sandbox, server.limits, server_id)
+            )
         env = bundled_environment(server_id, server, self.state_folder, self.environ, self.state_database)
         # -P: a folder called `pointsman` in the working directory must not shadow the package.
         argv = (sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args)

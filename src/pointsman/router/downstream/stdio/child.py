@@ -387,6 +387,8 @@ def _popen(command: Command, env: dict[str, str], protected: tuple[Path, ...]) -
         launch = plan(command.argv, env, command.cwd, command.confined, this_host(), protected)
     if launch.temporary is not None:
         _delete_unused(launch.temporary)
+    if launch.downloads is not None:
+        launch.downloads.mkdir(mode=0o700, parents=True, exist_ok=True)
     handles: tuple[int, ...] = ()
     if launch.filter is not None:
         handles = (_in_memory(launch.filter),)

@@ -21,6 +21,7 @@ class Confined:
 
     sandbox: Sandbox | None = None
     limits: ServerLimits | None = None
+    name: str = "server"  # the server's id
 
     def __bool__(self) -> bool:
         return self.sandbox is not None or self.limits is not None
@@ -47,5 +48,6 @@ class Launch:
     cwd: Path | None = None
     filter: bytes | None = None
     wrapped: bool = False  # the process that we start is not the server but its parent
+    downloads: Path | None = None  # a folder to make, in which the program keeps what it downloads
     temporary: str | None = None  # where unused folders of its kind are to be deleted
     how: str = ""  # for the owner

@@ -17,19 +17,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pointsman.config.server_model import Sandbox, ServerLimits
+from pointsman.config.server_model import DOWNLOADERS, Sandbox, ServerLimits
 from pointsman.router.downstream.stdio import landlock
 from pointsman.router.downstream.stdio.landlock import Abilities, Confinement, Rules
 from pointsman.router.downstream.stdio.launch import FILTER_HANDLE, Confined, Launch, SandboxRefusedError
 from pointsman.router.downstream.stdio.sandbox_paths import (
-    OFFLINE,
     PROGRAM_FOLDERS,
     SYSTEM_FILES,
     find_program,
     needed_paths,
+    starter_variables,
 )
 from pointsman.router.downstream.stdio.seccomp import filter_of
 
+DOWNLOADS = ".cache/pointsman/sandbox"  # in the home folder; each server has one of its own in it
 MIN_ROOM = 64 << 20  # bytes of its own /tmp and home folder
 _PROBE_S = 10.0
 _BWRAP_PROCESSES = 2  # of bubblewrap itself, one on either side
@@ -84,13 +85,17 @@ def plan(
     wanted = _limits(confined.limits)
     if confined.sandbox is None:
         return Launch(_launched(wanted, program, argv, host), env, cwd, how="limits")
-    offline = OFFLINE.get(program.name)
-    if offline is not None and not confined.sandbox.network and offline[0] not in env:
-        env = {**env, offline[0]: offline[1]}
+    _check_starter(program.name, host)
     access = access_of(program, argv[1:], env, cwd, confined.sandbox, host, protected)
+    downloads = Path(env.get("HOME") or host.temporary) / DOWNLOADS / confined.name
+    own = starter_variables(program.name, downloads, confined.sandbox.network)
+    if own:
+        env, access = {**own, **env}, replace(access, write=(*access.write, downloads))
     if host.bwrap is not None:
-        return _by_bubblewrap(host.bwrap, program, argv, env, cwd, confined.sandbox, access, wanted, host)
-    return _by_landlock(program, argv, env, cwd, confined.sandbox, access, wanted, host)
+        launch = _by_bubblewrap(host.bwrap, program, argv, env, cwd, confined.sandbox, access, wanted, host)
+    else:
+        launch = _by_landlock(program, argv, env, cwd, confined.sandbox, access, wanted, host)
+    return replace(launch, downloads=downloads if own else None)
 
 
 # ---------------------------------------------------------------------- refusals
@@ -139,6 +144,19 @@ def _check_landlock(sandbox: Sandbox, host: Host) -> None:
         raise SandboxRefusedError(
             f"`network: false` cannot be enforced: {host.bwrap_problem}, and without a network namespace ({problem}) "
             f"Landlock would leave UDP and unix sockets open. {step} and allow user namespaces, or set `network: true`"
+        )
+
+
+def _check_starter(program: str, host: Host) -> None:
+    """Programs that start servers elsewhere, or download them first."""
+    if program in ("docker", "podman"):
+        raise SandboxRefusedError(
+            f"a container that `{program}` starts is not in its `sandbox`. Limit the container instead"
+        )
+    if host.bwrap is None and program in DOWNLOADERS:
+        raise SandboxRefusedError(
+            f"`{program}` cannot be confined by Landlock, which lets it set no modes of files: {host.bwrap_problem}. "
+            "Install bubblewrap (`apt install bubblewrap`), or install the server itself and name its program"
         )
 
 
@@ -303,7 +321,7 @@ def _mounts(access: Access) -> Iterator[str]:
     covered: list[Path] = []
     for path in sorted((*access.read, *access.write), key=lambda each: len(each.parts)):
         writable, real = path in access.write, Path(os.path.realpath(path))
-        if not path.exists() or (not writable and any(path.is_relative_to(each) for each in covered)):
+        if not writable and (not path.exists() or any(path.is_relative_to(each) for each in covered)):
             continue
         if path.is_symlink() and str(path) in PROGRAM_FOLDERS:
             yield from ("--symlink", os.readlink(path), str(path))

@@ -18,10 +18,12 @@ localtime mime.types nsswitch.conf os-release passwd pki/ca-trust pki/tls/cert.p
 protocols resolv.conf services ssl/cert.pem ssl/certs ssl/openssl.cnf timezone
 """  # not all of it: it holds keys and passwords, and in our image the configuration
 SYSTEM_FILES = (*(f"/etc/{name}" for name in _ETC.split()), "/sys/devices/system/cpu")
-OFFLINE = {  # what keeps a program from asking for newer versions, which fails without a network
-    **dict.fromkeys(("uv", "uvx"), ("UV_OFFLINE", "1")),
-    **dict.fromkeys(("npm", "npx"), ("npm_config_offline", "true")),
-}
+# Variables for programs that download servers. Each server gets a folder of its own for that: in a common one, it could
+# change the programs of others.
+_UV = {"UV_CACHE_DIR": "{}/cache", "UV_TOOL_DIR": "{}/tools", "UV_PYTHON_INSTALL_DIR": "{}/python"}
+_NPM = {"npm_config_cache": "{}/cache", "npm_config_userconfig": "{}/npmrc"}
+_STARTERS = {"uv": _UV, "uvx": _UV, "npm": _NPM, "npx": _NPM}
+_OFFLINE = {"uv": "UV_OFFLINE", "uvx": "UV_OFFLINE", "npm": "npm_config_offline", "npx": "npm_config_offline"}
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 _INTERPRETERS = re.compile(r"(?:python|pypy|ruby|perl)[0-9.]*|node|nodejs|bun|deno|sh|bash")
 _BESIDE_BIN = ("lib", "lib64", "libexec", "pyvenv.cfg")
@@ -55,10 +57,20 @@ def needed_paths(program: Path, args: Sequence[str], cwd: Path | None, env: Mapp
         yield from _around(hop, home)
     if _INTERPRETERS.fullmatch(program.name):
         for script in _script(args, cwd):
+            yield from _packages(script)
             yield from _narrow(_project_of(script.parent), script, home)
-    yield from _caches(program.name, home, env)
+    if program.name in ("uv", "uvx") and home is not None:
+        yield home / ".local" / "share" / "uv" / "python"
     for name in _CERTIFICATES:
         yield from (Path(each) for each in env.get(name, "").split(os.pathsep) if each.startswith("/"))
+
+
+def starter_variables(program: str, folder: Path, network: bool) -> dict[str, str]:
+    """Where a program that downloads servers keeps them, below `folder`; empty: it is not one."""
+    variables = {name: value.format(folder) for name, value in _STARTERS.get(program, {}).items()}
+    if variables and not network:
+        variables[_OFFLINE[program]] = "true"  # or it asks for newer versions first, and fails
+    return variables
 
 
 def _hops(program: Path, env: Mapping[str, str]) -> Iterator[Path]:
@@ -107,14 +119,17 @@ def _base_python(config: Path) -> list[Path]:
 def _around(program: Path, home: Path | None) -> Iterator[Path]:
     """What is installed together with a program."""
     folder = program.parent
-    packages = next((parent for parent in reversed(program.parents) if parent.name == "node_modules"), None)
-    if packages is not None:
-        yield packages
+    yield from _packages(program)
     if folder.name not in ("bin", "sbin"):
         yield from _narrow(folder, program, home)
         return
     yield folder
     yield from (folder.parent / name for name in _BESIDE_BIN)
+
+
+def _packages(file: Path) -> Iterator[Path]:
+    """The packages among which a file of Node.js is installed."""
+    yield from [parent for parent in reversed(file.parents) if parent.name == "node_modules"][:1]
 
 
 def _script(args: Sequence[str], cwd: Path | None) -> Iterator[Path]:
@@ -139,16 +154,3 @@ def _narrow(folder: Path, file: Path, home: Path | None) -> Iterator[Path]:
         yield file
     else:
         yield folder
-
-
-def _caches(program: str, home: Path | None, env: Mapping[str, str]) -> Iterator[Path]:
-    """What a starter of servers has downloaded."""
-    if home is None:
-        return
-    if program in ("uv", "uvx"):
-        yield Path(env.get("UV_CACHE_DIR") or home / ".cache" / "uv")
-        yield home / ".local" / "share" / "uv"
-    if program in ("npm", "npx"):
-        cache = Path(env.get("npm_config_cache") or home / ".npm")
-        yield cache / "_npx"
-        yield cache / "_cacache"
