@@ -147,6 +147,20 @@ def test_what_a_server_can_replace_by_a_link_is_not_followed(tmp_path: Path) -> 
         assert "secret" not in str(launch.argv)
 
 
+def test_a_program_that_a_server_can_change_names_nothing_that_it_may_read(tmp_path: Path) -> None:
+    program(tmp_path / "secret" / "tool")
+    for number, first_line in enumerate((f"#!{tmp_path}/secret/tool\n", f"#!/usr/bin/env {tmp_path}/secret/tool\n")):
+        program(tmp_path / "open" / f"server{number}", first_line)
+    (tmp_path / "open" / "server2").symlink_to(tmp_path / "secret" / "tool")
+    (tmp_path / "link").symlink_to("open")
+    for host in (BUBBLEWRAP, LANDLOCK):
+        for name in ("open/server0", "open/server1", "open/server2", "link/server0", "link/server2"):
+            argv = (str(tmp_path / name),)
+            launch = planned(host, Sandbox(write=(tmp_path / "open",)), argv=argv)
+            assert str(tmp_path / "open") in str(launch.argv)
+            assert str(tmp_path / "secret") not in str(launch.argv)
+
+
 def test_inner_folders_are_mounted_over_outer_ones(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     argv = planned(BUBBLEWRAP, Sandbox(read=(tmp_path / "a",), write=(tmp_path / "a" / "b",))).argv

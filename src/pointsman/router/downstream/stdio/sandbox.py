@@ -25,6 +25,7 @@ from pointsman.router.downstream.stdio.sandbox_paths import (
     PROGRAM_FOLDERS,
     SYSTEM_FILES,
     find_program,
+    is_in,
     needed_paths,
     starter_variables,
 )
@@ -187,14 +188,15 @@ def access_of(
             raise SandboxRefusedError(
                 "the state folder or the configuration lies in a folder that all programs must read"
             )
-    needed = [path for path in needed_paths(program, args, cwd, env) if path.exists() and not _reaches(path, guarded)]
+    all_needed = needed_paths(program, args, cwd, env, [_absolute(path) for path in sandbox.write])
+    needed = [path for path in all_needed if path.exists() and not _reaches(path, guarded)]
     if cwd is not None and os.path.realpath(cwd) != os.path.realpath(host.temporary):
         _check_path(cwd, "its `cwd`", guarded)
         needed.append(cwd)
     read = dict.fromkeys((*map(Path, (*PROGRAM_FOLDERS, *SYSTEM_FILES)), program, *needed, *sandbox.read))
     write = dict.fromkeys(_absolute(path) for path in sandbox.write)
     # What is inside of a folder that it writes to is left out: the server could have put a link there meanwhile.
-    inside = [path for path in map(_absolute, read) if any(path.is_relative_to(each) for each in write)]
+    inside = [path for path in map(_absolute, read) if any(is_in(path, each) for each in write)]
     outermost = [path for path in write if not any(path != each and path.is_relative_to(each) for each in write)]
     return Access(tuple(path for path in map(_absolute, read) if path not in inside), tuple(outermost))
 

@@ -48,12 +48,15 @@ def find_program(command: str, cwd: Path | None, env: Mapping[str, str]) -> Path
     return Path(os.path.abspath(found))
 
 
-def needed_paths(program: Path, args: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -> Iterator[Path]:
+def needed_paths(
+    program: Path, args: Sequence[str], cwd: Path | None, env: Mapping[str, str], write: Sequence[Path] = ()
+) -> Iterator[Path]:
     """Folders and files besides the system's own; some may not exist. A folder that holds the user's home is not among
-    them: of a program there, only its file is.
+    them: of a program there, only its file is. Nothing is concluded from what is in `write`: the server may have
+    changed it, to reach more after its next start.
     """
     home = Path(env["HOME"]) if env.get("HOME", "").startswith("/") else None
-    for hop in _hops(program, env):
+    for hop in _hops(program, env, write):
         yield from _around(hop, home)
     if _INTERPRETERS.fullmatch(program.name):
         for script in _script(args, cwd):
@@ -73,19 +76,31 @@ def starter_variables(program: str, folder: Path, network: bool) -> dict[str, st
     return variables
 
 
-def _hops(program: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def is_in(path: Path, folder: Path) -> bool:
+    """As written, and where its folder is really; not where it leads itself, if it is a link."""
+    place = _real(path.parent) / path.name
+    return path.is_relative_to(folder) or place.is_relative_to(_real(folder))
+
+
+def _hops(program: Path, env: Mapping[str, str], write: Sequence[Path]) -> Iterator[Path]:
     """A program, where its links lead, the interpreter that its first line names, and the Python of its environment."""
     left = [program]
     for _ in range(_MAX_HOPS):
         if not left:
             return
         hop = left.pop(0)
+        if any(is_in(hop, folder) for folder in write):
+            continue
         yield hop
         if hop.is_symlink():
             left.append(Path(os.path.normpath(os.path.join(os.path.realpath(hop.parent), os.readlink(hop)))))
         else:
             left += _interpreter(hop, env)
         left += _base_python(hop.parent.parent / "pyvenv.cfg")
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 def _interpreter(script: Path, env: Mapping[str, str]) -> list[Path]:
@@ -102,7 +117,7 @@ def _interpreter(script: Path, env: Mapping[str, str]) -> list[Path]:
         program = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), None)
         found = shutil.which(program, path=env.get("PATH", os.defpath)) if program is not None else None
         named += [Path(os.path.abspath(found))] if found is not None else []
-    return [path for path in named if path.is_absolute()]
+    return [path for path in named if path.is_absolute() and os.access(path, os.X_OK)]
 
 
 def _base_python(config: Path) -> list[Path]:
@@ -113,7 +128,8 @@ def _base_python(config: Path) -> list[Path]:
     except OSError:
         return []
     home = re.search(r"(?m)^home *= *(/.*)$", text)
-    return [Path(home[1].strip()) / "python3"] if home else []
+    python = Path(home[1].strip()) / "python3" if home else None
+    return [python] if python is not None and os.access(python, os.X_OK) else []
 
 
 def _around(program: Path, home: Path | None) -> Iterator[Path]:
@@ -150,7 +166,7 @@ def _project_of(folder: Path) -> Path:
 
 
 def _narrow(folder: Path, file: Path, home: Path | None) -> Iterator[Path]:
-    if home is not None and Path(os.path.realpath(home)).is_relative_to(os.path.realpath(folder)):
+    if home is not None and _real(home).is_relative_to(_real(folder)):
         yield file
     else:
         yield folder
