@@ -381,6 +381,31 @@ def test_a_temporary_folder_in_use_is_not_deleted(tmp_path: Path) -> None:
         os.close(used)
 
 
+HOST_WITHOUT_NAMESPACES = """
+from pointsman.config.server_model import Sandbox
+from pointsman.router.downstream.stdio.launch import Confined, SandboxRefusedError
+from pointsman.router.downstream.stdio.sandbox import plan, this_host
+
+for network in (True, False):
+    try:
+        print(plan(("/bin/sh",), {"PATH": "/bin"}, None, Confined(Sandbox(network=network)), this_host()).how)
+    except SandboxRefusedError as error:
+        print(error)
+"""
+
+
+def test_where_the_kernel_gives_no_namespaces_landlock_is_used_but_not_without_a_network(tmp_path: Path) -> None:
+    """As in a container of Docker. The limit holds in a user namespace of the test's own."""
+    host_of("landlock")
+    forbid = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
+    argv = ["unshare", "--map-root-user", "sh", "-c", forbid, "sh", sys.executable, "-c", HOST_WITHOUT_NAMESPACES]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path)
+    with_network, without = done.stdout.splitlines()
+    assert with_network.startswith("Landlock ")
+    assert "`network: false` cannot be enforced" in without
+    assert "UDP and unix sockets" in without
+
+
 async def test_what_cannot_be_enforced_is_not_started(tmp_path: Path) -> None:
     out = tmp_path / "state" / "out"
     out.mkdir(parents=True)

@@ -34,6 +34,7 @@ from pointsman.router.downstream.stdio.seccomp import filter_of
 DOWNLOADS = ".cache/pointsman/sandbox"  # in the home folder; each server has one of its own in it
 MIN_ROOM = 64 << 20  # bytes of its own /tmp and home folder
 _PROBE_S = 10.0
+_NOT_INSTALLED = "bubblewrap is not installed"
 _BWRAP_PROCESSES = 2  # of bubblewrap itself, one on either side
 _KERNEL_FILES = tuple(
     f"/proc/{name}"
@@ -50,7 +51,7 @@ class Host:
 
     abilities: Abilities
     bwrap: str | None = None  # its path; None: it is not installed, or does not work
-    bwrap_problem: str = "bubblewrap is not installed"
+    bwrap_problem: str = _NOT_INSTALLED
     machine: str = "x86_64"
     root: bool = False
     linux: bool = True
@@ -134,7 +135,7 @@ def _check_processes(host: Host) -> None:
 
 
 def _check_landlock(sandbox: Sandbox, host: Host) -> None:
-    abi, step = host.abilities["abi"], "Install bubblewrap (`apt install bubblewrap`)"
+    abi, step = host.abilities["abi"], _bubblewrap_step(host)
     if abi < landlock.MIN_ABI:
         has = f"has version {abi}" if abi else "has none"
         raise SandboxRefusedError(
@@ -144,8 +145,14 @@ def _check_landlock(sandbox: Sandbox, host: Host) -> None:
     if not sandbox.network and (problem := host.abilities["network_namespace"]):
         raise SandboxRefusedError(
             f"`network: false` cannot be enforced: {host.bwrap_problem}, and without a network namespace ({problem}) "
-            f"Landlock would leave UDP and unix sockets open. {step} and allow user namespaces, or set `network: true`"
+            f"Landlock would leave UDP and unix sockets open. {step}, or set `network: true`"
         )
+
+
+def _bubblewrap_step(host: Host) -> str:
+    if host.bwrap_problem == _NOT_INSTALLED:
+        return "Install bubblewrap (`apt install bubblewrap`)"
+    return "Allow bubblewrap to make user namespaces"
 
 
 def _check_starter(program: str, host: Host) -> None:
@@ -157,7 +164,7 @@ def _check_starter(program: str, host: Host) -> None:
     if host.bwrap is None and program in DOWNLOADERS:
         raise SandboxRefusedError(
             f"`{program}` cannot be confined by Landlock, which lets it set no modes of files: {host.bwrap_problem}. "
-            "Install bubblewrap (`apt install bubblewrap`), or install the server itself and name its program"
+            f"{_bubblewrap_step(host)}, or install the server itself and name its program"
         )
 
 
