@@ -78,6 +78,7 @@ _UNSUPPORTED = {
         'is not supported; write a token under `headers`, such as `Authorization: "Bearer ${TOKEN}"`',
     ),
 }
+_ONLY_OURS = frozenset({"sandbox", "limits"})  # what a block from elsewhere must neither set nor seem to set
 _CLIENT_SETTINGS = frozenset(
     {
         "globalShortcut",
@@ -249,6 +250,10 @@ class _Translation(Struct):
         for key in [key for key in self.entry if key in _UNSUPPORTED]:
             self._problem(key, _UNSUPPORTED[key], key=True)
             del self.entry[key]
+        if self.in_client_section:
+            for key in [key for key in self.entry if key in _ONLY_OURS]:
+                self._problem(key, f"is not read from `{CLIENT_SECTION}`; move the server to `servers`", key=True)
+                del self.entry[key]
         if self.entry.get("available_tools") == []:  # Goose: all of them
             del self.entry["available_tools"]
         written_as = self._rename_keys()

@@ -22,6 +22,7 @@ from pointsman.config.values import (
     check_semantic,
     check_url,
     check_variable_name,
+    parse_memory,
     parse_moment,
     parse_network,
     parse_store,
@@ -34,6 +35,7 @@ from pointsman.config.values import (
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(reject_boolean)]
 DrainSeconds = Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False), BeforeValidator(reject_boolean)]
 Count = Annotated[int, Field(ge=1)]
+MemorySize = Annotated[int, Field(ge=32 << 20, le=1 << 50), BeforeValidator(parse_memory)]
 Moment = Annotated[datetime, BeforeValidator(parse_moment)]
 LocalPath = Annotated[Path, BeforeValidator(reject_empty_path), AfterValidator(resolve_path)]
 Store = Annotated[Path | SecretStr, PlainValidator(parse_store)]
