@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Sec
 from pointsman.config.values import (
     check_base_url,
     check_bearer_token,
+    check_collector,
     check_database_address,
     check_header_name,
     check_header_value,
@@ -38,6 +39,7 @@ LocalPath = Annotated[Path, BeforeValidator(reject_empty_path), AfterValidator(r
 Store = Annotated[Path | SecretStr, PlainValidator(parse_store)]
 WebAddress = Annotated[str, AfterValidator(check_url)]
 ServiceAddress = Annotated[str, AfterValidator(check_base_url)]
+CollectorAddress = Annotated[str, AfterValidator(check_collector)]
 BearerToken = Annotated[SecretStr, AfterValidator(check_bearer_token)]
 Semantic = Annotated[bool, AfterValidator(check_semantic)]
 DatabaseAddress = Annotated[SecretStr, AfterValidator(check_database_address)]

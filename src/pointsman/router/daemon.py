@@ -47,6 +47,7 @@ from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
 from pointsman.router.observe.recent import RecentFigures
+from pointsman.router.observe.telemetry import start_tracing
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.other_paths import OtherPaths
 from pointsman.router.owner.changes import changed_entries
@@ -163,6 +164,9 @@ class Daemon:
         Processes are started when the port is open.
         """
         stack, launch = self._stack, self._launch
+        self._tracing = start_tracing(self._current.config.telemetry, os.environ)
+        if self._tracing is not None:
+            stack.push_async_callback(self._tracing.close)
         self._start_downstream(await self._start_guard())
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._recent = RecentFigures(self._metrics)
@@ -375,6 +379,7 @@ class Daemon:
             full=self._shares.is_full,
             in_flight=self._in_flight,
             peers=self._peers,
+            tracer=self._tracing,
         )
         self._parts = self._build_parts()
         self._page = PageMount(self._parts, lambda: self._front.hosts)

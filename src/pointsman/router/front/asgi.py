@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
-from pointsman.core.seams import Gateway
+from pointsman.core.seams import Gateway, Tracer
 from pointsman.router.front.http.authentication import Claims, authenticate
 from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import USUAL_ACCEPT, HostRules, check_accepts_responses, check_accepts_stream
@@ -76,12 +76,13 @@ class Front:
         full: Callable[[], bool] = lambda: False,
         in_flight: InFlight | None = None,
         peers: Peers | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """`current`: its `limits` are read.
 
         `request_keys`: see `router.serving.request_keys`; without any, sealed session ids and request states end with
         this process. `full`: whether the gateway is at capacity. `in_flight`: the budget for large bodies. `peers`: the
-        other replicas of this gateway, if there are any.
+        other replicas of this gateway, if there are any. `tracer`: traces requests, if they are to be traced.
         """
         keys = tuple(request_keys) or (secrets.token_hex(32),)
         self._gateway = gateway
@@ -90,7 +91,7 @@ class Front:
         self.unread = UnreadBudget(lambda: current.config.limits.unread_bytes)
         self.other_paths: ASGIApp | None = None
         replica = peers.own.id if peers is not None else ""
-        state = FrontState(gateway, server_info, instructions, clock, ping_s, resume_s, self.unread, replica)
+        state = FrontState(gateway, server_info, instructions, clock, ping_s, resume_s, self.unread, replica, tracer)
         self._state = state
         self._reader = RequestReader(gateway, current, hosts, full)
         self._streams = OpenStreams()

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 from starlette.types import Message
 
-from pointsman.core.model import Json
-from pointsman.core.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGoneError, FrontRequest, ProtocolError
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGoneError, FrontRequest, ProtocolError, Span
 from pointsman.core.wire import encode
 from pointsman.router.front.http.http_request import HttpRequest
 from pointsman.router.front.http.responses import INTERNAL, PING, error_message, event, respond, result_message
@@ -70,6 +70,7 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
     # What follows is set while it runs.
     _log: EventLog | None = None  # of the stream, if it is recorded
     request: FrontRequest | None = None  # set once its parameters are checked
+    span: Span | None = None  # set if requests are traced
     disconnected: bool = False
     _successor: Successor | None = None
     _working: bool = False
@@ -99,9 +100,11 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
         """Whether the client still waits for the response to this very request."""
         return self._working and not self._cancelled and not self.disconnected and self._successor is None
 
-    async def run(self, method: str, work: Coroutine[Any, Any, Json]) -> None:
+    async def run(self, method: str, caller: Caller, work: Coroutine[Any, Any, Json]) -> None:
         """Await `work` and write its outcome as the response. `method` is for the log."""
         state = self._state
+        if state.tracer is not None:
+            self.span = state.tracer.begin(self._http.message or {}, self._http.head, caller)
         task = self._task = asyncio.current_task(state.loop)
         assert task is not None
         state.unwatched.add(self)
@@ -117,6 +120,8 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
                 self._working = False
                 if self._cancelled:
                     task.uncancel()
+            if self.span is not None:
+                self.span.end(outcome, self.request)
             if self._successor is None:
                 await self._write(*self._encode(method, outcome))
             else:
@@ -126,6 +131,8 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
             if state.idle is not None and not state.running and not state.idle.done():
                 state.idle.set_result(None)
             state.unwatched.discard(self)
+            if self.span is not None:
+                self.span.end(asyncio.CancelledError(), self.request)  # unless it has ended
             if self._disconnect_watcher is not None:
                 self._stop_watching()
             if self._writing is not None:
@@ -154,6 +161,8 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
     def answer_early(self, result: Json, successor: Successor) -> None:
         """Respond now while the work goes on; `successor` receives its outcome."""
         self._successor = successor
+        if self.span is not None:
+            self.span.end(result, self.request)
         self._stop_watching()
         stream, writing, self._writing = self._stream, self._writing, None
         response = result_message(self._id, result)
