@@ -52,9 +52,6 @@ class Span(Protocol):
     """One traced operation (OpenTelemetry). Without `telemetry` there is none."""
 
     @property
-    def trace_id(self) -> str: ...
-
-    @property
     def context(self) -> Mapping[str, str]:
         """`traceparent` and, if there is one, `tracestate`: what to pass on in `_meta` and HTTP headers."""
         ...

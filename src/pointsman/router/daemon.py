@@ -61,6 +61,7 @@ from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
 from pointsman.router.serving.log_file import LogFile, logged_to_file
+from pointsman.router.serving.log_lines import LogLines
 from pointsman.router.serving.reload import Reloader, log_advice, needs_restart
 from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.service_manager import ServiceManager
@@ -91,6 +92,7 @@ class Launch(Struct, frozen=True):
     first_token: FirstToken | None = None
     manager: ServiceManager = field(default_factory=ServiceManager)  # which may have started this process
     page: Callable[[str], None] | None = None  # called with a link that signs a browser in, when the port is open
+    stderr: LogLines | None = None  # the format of the log there, if this process logs there
     replica_dir: Path | None = None  # of this replica, below `state_dir`, which it then shares; set by `serve`
 
     @property
@@ -149,6 +151,7 @@ class Daemon:
         self._launch = launch
         self._listener = listener
         self._log_file = log_file
+        self._configure_log(launch.config)
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
         self._search_started = False
@@ -291,8 +294,7 @@ class Daemon:
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
         self._front.hosts = HostRules.of(config.listen, self._port)
-        if self._log_file is not None:
-            self._log_file.configure(config.log)
+        self._configure_log(config)
         for key in needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
         for verb, what in changed_entries(before, config):
@@ -300,6 +302,12 @@ class Daemon:
         log_advice(config)
         self._cloud.configure(config.cloud_search)
         await self._fleet.apply(config)
+
+    def _configure_log(self, config: GatewayConfig) -> None:
+        if self._log_file is not None:
+            self._log_file.configure(config.log)
+        if self._launch.stderr is not None:
+            self._launch.stderr.configure(config.log.format)
 
     async def stop(self) -> None:
         """Close what `start` opened, in reverse order."""
@@ -381,6 +389,8 @@ class Daemon:
             peers=self._peers,
             tracer=self._tracing,
         )
+        if self._launch.stderr is not None:
+            self._launch.stderr.ids = self._front.log_ids
         self._parts = self._build_parts()
         self._page = PageMount(self._parts, lambda: self._front.hosts)
         self._front.other_paths = OtherPaths(self._build_app)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +146,15 @@ class Front:
     @property
     def calls_running(self) -> int:
         return len(self._state.running)
+
+    def log_ids(self) -> Mapping[str, str]:
+        """Return the ids of the request whose task logs at this moment; empty: the line belongs to none."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return {}  # another thread logs
+        # A search, because lines are rare and calls are not: a call pays nothing for it.
+        return next((one.log_ids() for one in self._state.running if one.runs_in(task)), {})
 
     async def run(self) -> None:
         """End the streams and parked calls of revoked tokens, and close unused sessions, until cancelled."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -22,6 +23,8 @@ from pointsman.router.front.state import FrontState
 from pointsman.router.serving.in_flight import LARGE_BYTES
 
 _UNENCODABLE = (TypeError, ValueError, RecursionError)
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-")
 
 _STOPPING = (
     "The gateway is stopping and could not wait for this request to end. It may have been carried out all the same: "
@@ -99,6 +102,18 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
     def waiting(self) -> bool:
         """Whether the client still waits for the response to this very request."""
         return self._working and not self._cancelled and not self.disconnected and self._successor is None
+
+    def runs_in(self, task: asyncio.Task[Any] | None) -> bool:
+        return self._task is task
+
+    def log_ids(self) -> dict[str, str]:
+        """Return the ids for lines of the log; without a tracer, the trace is that which the client names."""
+        ids = {} if self.request is None else {"request_id": self.request.id}
+        if self.span is not None:
+            _, ids["trace_id"], ids["span_id"], _ = self.span.context["traceparent"].split("-")
+        elif (trace_id := _trace_id(self._http)) is not None:
+            ids["trace_id"] = trace_id
+        return ids
 
     async def run(self, method: str, caller: Caller, work: Coroutine[Any, Any, Json]) -> None:
         """Await `work` and write its outcome as the response. `method` is for the log."""
@@ -285,6 +300,16 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
             # Its traceback refers to this exchange: a reference cycle would keep the request, with all its arguments,
             # until the garbage collector runs.
             self._disconnect_watcher = None
+
+
+def _trace_id(http: HttpRequest) -> str | None:
+    """The trace that the request belongs to by `_meta`, or by its headers."""
+    params = (http.message or {}).get("params") or {}
+    in_meta = (params.get("_meta") or {}).get("traceparent")
+    for given in (in_meta, http.head.get(b"traceparent", b"").decode("latin-1")):
+        if isinstance(given, str) and (found := _TRACEPARENT.match(given)):
+            return found[1]
+    return None
 
 
 async def _finish(

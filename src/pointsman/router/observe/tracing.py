@@ -100,10 +100,6 @@ class TracedOperation:
         self._ended = False
 
     @property
-    def trace_id(self) -> str:
-        return f"{self._span.get_span_context().trace_id:032x}"
-
-    @property
     def context(self) -> Mapping[str, str]:
         own = self._span.get_span_context()
         passed_on = {"traceparent": f"00-{own.trace_id:032x}-{own.span_id:016x}-{own.trace_flags & 0xFF:02x}"}
