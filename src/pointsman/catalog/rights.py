@@ -78,6 +78,11 @@ class RightsIndex:
         included = self._projects.get(token_id, ())
         return [project_id for project_id in self.config.projects if project_id in included]
 
+    def callers_of(self, token_id: str) -> list[Caller]:
+        """All callers that a token may act as: without a project, and for each of its projects."""
+        every = (None, *self.config.projects)
+        return [Caller(token_id, project_id) for project_id in every if self.includes(token_id, project_id)]
+
     def includes(self, token_id: str, project_id: str | None) -> bool:
         """Whether a token may act for a project; None: without one."""
         return project_id in self._projects.get(token_id, ())

@@ -108,6 +108,10 @@ class ToolCatalogService:
         """Raises UnauthorizedError, ForbiddenError."""
         return self.rights.identify(token, project, self._wall_clock(), sole_project=True)
 
+    def callers_of(self, token: str) -> list[Caller]:
+        """All callers that a token may act as. Raises UnauthorizedError."""
+        return self.rights.callers_of(self.rights.tokens.verify(token, self._wall_clock()))
+
     def still_valid(self, caller: Caller) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
         return self.rights.still_valid(caller, self._wall_clock())

@@ -21,10 +21,13 @@ from pointsman.config.part import Part
 from pointsman.config.server_model import DOWNLOAD_S, Server, Timeouts
 from pointsman.config.value_types import (
     BearerToken,
+    CollectorAddress,
     Count,
     DatabaseAddress,
     Digest,
     DrainSeconds,
+    HeaderName,
+    HeaderValue,
     Id,
     Moment,
     Network,
@@ -46,6 +49,7 @@ UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 Strategy = Literal["bm25", "cloud"]
 Scope = Literal["read", "write", "destructive"]
 SCOPES: tuple[Scope, ...] = ("read", "write", "destructive")
+LogFormat = Literal["auto", "text", "json"]
 
 
 class Listen(Part):
@@ -252,12 +256,27 @@ class Audit(Part):
 
 
 class Log(Part):
+    format: LogFormat = "auto"
+    """Format of the messages on stderr: `text` for people, or `json`, one object a line with the ids of request and
+    trace ([logs](../guide/telemetry.md#logs)). `auto`: `text` on a terminal, otherwise `json`. The log file is text."""
     file: bool = True
     """Write the gateway's messages to `logs/pointsman.log` in the state folder, in addition to stderr."""
     max_bytes: Annotated[int, Field(ge=4096)] = 5_242_880
     """Size at which the file becomes `pointsman.log.1` and a new one begins."""
     files: Annotated[int, Field(ge=1, le=100)] = 5
     """Number of files to keep, with the current one."""
+
+
+class Telemetry(Part):
+    endpoint: CollectorAddress | None = None
+    """Base URL of the OTLP collector that gets [traces](../guide/telemetry.md) over HTTP, such as
+    `http://127.0.0.1:4318`; it ends before `/v1/traces`. By default what `OTEL_EXPORTER_OTLP_ENDPOINT` says, and
+    without that there are no traces. Requires `pip install 'pointsman[otel]'`."""
+    headers: Mapping[HeaderName, HeaderValue] = {}
+    """Headers for the collector, such as a key."""
+    sample: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Share of the traces that begin here to record, from `0` to `1`. A request that belongs to a trace already is
+    recorded if its client records it. By default what `OTEL_TRACES_SAMPLER` says, and without that all."""
 
 
 class Search(Part):
@@ -327,7 +346,9 @@ class GatewayConfig(Part):
     audit: Audit = Audit()
     """[What is recorded](#audit), and how long it is kept."""
     log: Log = Log()
-    """[The log file](#log) in the state folder."""
+    """[The log](#log) on stderr, and its file in the state folder."""
+    telemetry: Telemetry = Telemetry()
+    """[Where traces are sent](#telemetry)."""
     search: Search = Search()
     """[How local search ranks](#search)."""
     page: Page = Page()

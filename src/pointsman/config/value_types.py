@@ -12,6 +12,7 @@ from pointsman.config.tool_patterns import check_pattern, check_patterns
 from pointsman.config.values import (
     check_base_url,
     check_bearer_token,
+    check_collector,
     check_database_address,
     check_header_name,
     check_header_value,
@@ -41,6 +42,7 @@ LocalPath = Annotated[Path, BeforeValidator(reject_empty_path), AfterValidator(r
 Store = Annotated[Path | SecretStr, PlainValidator(parse_store)]
 WebAddress = Annotated[str, AfterValidator(check_url)]
 ServiceAddress = Annotated[str, AfterValidator(check_base_url)]
+CollectorAddress = Annotated[str, AfterValidator(check_collector)]
 BearerToken = Annotated[SecretStr, AfterValidator(check_bearer_token)]
 Semantic = Annotated[bool, AfterValidator(check_semantic)]
 DatabaseAddress = Annotated[SecretStr, AfterValidator(check_database_address)]

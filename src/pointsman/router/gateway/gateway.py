@@ -66,6 +66,7 @@ class PointsmanGateway:
         self.client_connected: Callable[[], None] = lambda: None  # called when one may search, or does
         self.identify = catalog.identify
         self.still_valid = catalog.still_valid
+        self.callers_of = catalog.callers_of
         self._shares = shares
         self._usage = usage
         self._context_use = context_use
