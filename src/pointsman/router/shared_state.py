@@ -86,7 +86,7 @@ class SharedState:
         health.state_problem, health.keys_problem = self.state_problem, self.keys_problem
         sessions.on_end = self._session_ended
         usage.share()
-        sign_ins.shared = self.values
+        sign_ins.shared = sign_ins.used_codes = self.values
         tasks.start(self.TASK, self.run)
 
     async def run(self) -> None:

@@ -76,8 +76,9 @@ async def cluster(
         modern = await stack.enter_async_context(asker_http("modern", trace))
         news = await stack.enter_async_context(serving("legacy"))
         state = {"replicas": True} if database is None else {"database": database, "request_keys": [KEY]}
+        listen = {"allowed_hosts": [f"127.0.0.1:{port}"], "allowed_origins": [f"http://127.0.0.1:{port}"], "drain_s": 0}
         settings = {
-            "listen": {"allowed_hosts": [f"127.0.0.1:{port}"], "drain_s": 0} | config.pop("listen", {}),
+            "listen": listen | config.pop("listen", {}),
             "state": state | config.pop("state", {}),
             "servers": {
                 "legacy": {"url": legacy.url, "era": "legacy"},
@@ -102,6 +103,7 @@ async def _until_all_know_one_another(gateways: list[GatewayProcess]) -> None:
     async with httpx2.AsyncClient() as http, asyncio.timeout(30):
         for gateway in gateways:
             while True:
+                assert gateway.process.returncode is None, gateway.stderr
                 health = (await http.get(gateway.base_url + "/health", headers=gateway.headers)).json()
                 if health["replicas"]["living"] == len(gateways):
                     break
