@@ -168,7 +168,7 @@ class SharedState:
 
     async def _look(self) -> None:
         """For the page, which shows the rows of others when they arrive."""
-        await asyncio.to_thread(self.audit_rows.newest_id)
+        await asyncio.to_thread(self.audit_rows.look)
 
     async def _share_mark(self) -> None:
         if self._sign_ins is not None:
