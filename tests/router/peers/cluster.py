@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,14 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    folder: Path, count: int = COUNT, *, database: str | None = None, **config: Any
+    folder: Path,
+    count: int = COUNT,
+    *,
+    database: str | None = None,
+    environments: Sequence[Mapping[str, str]] = (),
+    **config: Any,
 ) -> AsyncIterator[Cluster]:
-    """`database`: PostgreSQL, with a state folder for each replica."""
+    """`database`: PostgreSQL, with a state folder for each replica. `environments`: of the first replicas."""
     trace, port = folder / "trace", _free_port()
     async with AsyncExitStack() as stack:
         legacy = await stack.enter_async_context(asker_http("legacy", trace))
@@ -91,8 +97,8 @@ async def cluster(
         for own in folders:
             own.mkdir(exist_ok=True)
         starting = [
-            asyncio.ensure_future(stack.enter_async_context(gateway_process(own, settings, token=TOKEN)))
-            for own in folders
+            asyncio.ensure_future(stack.enter_async_context(gateway_process(own, settings, token=TOKEN, env=env)))
+            for own, env in zip_longest(folders, environments)
         ]
         gateways = list(await asyncio.gather(*starting))
         await _until_all_know_one_another(gateways)
