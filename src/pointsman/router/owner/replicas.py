@@ -18,6 +18,7 @@ from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.operations import (
     LISTS_S,
     SHORT_S,
+    about,
     limited,
     operations_of,
     restart_server,
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from pointsman.router.peers.replica import Replica
 
 PATH: Final = "/peer/owner"
-STATUS_S: Final = LISTS_S + 5.0  # for a replica to say how it is
-RESTART_S: Final = 60.0  # for a replica to start a server anew
+ALIVE_S: Final = 5.0  # for a replica to say that it is there, which it does at once
+STATUS_S: Final = LISTS_S + 5.0  # to say how it is
+RESTART_S: Final = 60.0  # to start a server anew
 MAX_REQUEST_BYTES: Final = 4096
 MAX_ANSWER_BYTES: Final = 16 << 20
 _COMMAND: Final = "pointsman cli"
@@ -110,6 +112,7 @@ def _operations_for_peers(parts: Parts) -> Mapping[str, Operation]:
         return lambda given: function(parts, _text(given, "server"), _text(given, "askedBy"))
 
     return {
+        "about": lambda given: about(parts),
         "status": lambda given: status(parts),
         "restart_server": of_server(restart_server),
         "stop_server": of_server(stop_server),
@@ -150,8 +153,11 @@ async def _ask_all(
 async def _ask(peers: Peers, replica: Replica, body: bytes, within_s: float, key: str) -> Json:
     from pointsman.router.peers.forwarding import LostError, RefusedError, UnreachableError
 
+    limit_s = ALIVE_S
     try:
-        code, text = await peers.post(replica, PATH, body, within_s=within_s, most_bytes=MAX_ANSWER_BYTES)
+        await peers.post(replica, PATH, _ABOUT, within_s=limit_s, most_bytes=MAX_ANSWER_BYTES)
+        limit_s = within_s
+        code, text = await peers.post(replica, PATH, body, within_s=limit_s, most_bytes=MAX_ANSWER_BYTES)
         answer = wire.decode(text) if code == 200 else {"error": {"message": _OTHER_VERSION}}
         told = {key: answer["result"]} if "result" in answer else {"problem": answer["error"]["message"]}
     except RefusedError:
@@ -159,12 +165,13 @@ async def _ask(peers: Peers, replica: Replica, body: bytes, within_s: float, key
     except UnreachableError:
         told = {"problem": "It cannot be reached. It has just ended, or the network between them does not work."}
     except TimeoutError:
-        told = {"problem": f"It gave no answer within {within_s:g} s. Its log may say why; if it hangs, end it."}
+        told = {"problem": f"It gave no answer within {limit_s:g} s. Its log may say why; if it hangs, end it."}
     except (LostError, wire.InvalidJsonError, KeyError, TypeError):
         told = {"problem": "It gave no whole answer. Its log may say why."}
     return _named(replica) | {"this": False, **told}
 
 
+_ABOUT: Final = wire.encode({"operation": "about", "parameters": {}})
 _OTHER_VERSION: Final = "It runs another version of Pointsman, which does not say how it is."
 
 
