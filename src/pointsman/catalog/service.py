@@ -300,6 +300,8 @@ class ToolCatalogService:
         """
         await self._wait_for_start(caller, key, permitted)
         source = self._sources.get(key.server_id)  # a reload may have replaced it
+        if source is not None and source.restarting and restarts > 1:  # it came back, and has gone away again
+            return await self._resolve_when_back(caller, key, before, permitted, restarts - 1)
         if source is None or source.status.state != "running":
             return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
         listed, session = self._lists.list_of(source), source.session

@@ -53,8 +53,9 @@ from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.other_paths import OtherPaths
 from pointsman.router.owner.changes import changed_entries
 from pointsman.router.owner.channel import owner_channel
-from pointsman.router.owner.operations import OWNER, operations_of, page_link, summary
+from pointsman.router.owner.operations import OWNER, page_link, summary
 from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.replicas import channel_operations
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import find_peers, open_shared_state, start_sharing, stored_results
@@ -254,7 +255,7 @@ class Daemon:
         server = HttpServer(self._front, protocol, opened, graceful_s=GRACEFUL_S, unix_listener=self._peer_listener)
         async with AsyncExitStack() as stack:
             stack.enter_context(process.reload_on_sighup(self._reloader.request))
-            owner = await stack.enter_async_context(owner_channel(self._launch.own_dir, operations_of(parts)))
+            owner = await stack.enter_async_context(owner_channel(self._launch.own_dir, channel_operations(parts)))
             stack.enter_context(state_folder.announced(self._launch.own_dir, url, self._launch.config_path))
             await stack.enter_async_context(self.background())
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
@@ -405,7 +406,7 @@ class Daemon:
     def _build_app(self) -> ASGIApp:
         from pointsman.router.app import build_app
 
-        return build_app(self._front, self.gateway, self._health, self._metrics, self._page)
+        return build_app(self._front, self.gateway, self._health, self._metrics, self._page, self._parts)
 
     def _build_parts(self) -> Parts:
         return Parts(
@@ -426,6 +427,7 @@ class Daemon:
             self._sign_ins,
             self._recent,
             self._shared.audit_rows if self._shared else self._launch.state_dir,
+            self._peers,
         )
 
     def _gauges(self) -> Gauges:

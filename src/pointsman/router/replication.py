@@ -73,6 +73,9 @@ def start_sharing(
     if shared is not None:
         shared.start(tasks, health, sessions, usage, sign_ins)
     elif replica_dir is not None:
+        from pointsman.router.state.sqlite_values import SqliteKeyValues
+
+        sign_ins.used_codes = SqliteKeyValues(replica_dir.parent.parent)
         _share_ended_sessions(tasks, sessions, replica_dir.parent)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -20,6 +21,9 @@ from pointsman.router.observe.metrics import Metrics
 from pointsman.router.observe.recent import RecentFigures
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.serving.reload import Reloader
+
+if TYPE_CHECKING:
+    from pointsman.router.peers.peers import Peers
 
 
 class Parts(Struct, frozen=True):
@@ -42,4 +46,5 @@ class Parts(Struct, frozen=True):
     sign_ins: SignIns
     recent: RecentFigures
     audit_rows: Source  # where the audit is read
+    peers: Peers | None = None  # the other replicas, if there may be any
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself
