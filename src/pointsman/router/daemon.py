@@ -55,7 +55,7 @@ from pointsman.router.owner.operations import OWNER, operations_of, page_link, s
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
-from pointsman.router.replication import find_peers, open_shared_state, start_sharing, stored_results
+from pointsman.router.replication import find_peers, open_pins, open_shared_state, start_sharing, stored_results
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
@@ -66,6 +66,7 @@ from pointsman.router.serving.service_manager import ServiceManager
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import DaemonError, TaskSet
+from pointsman.router.state.pins import Pins
 
 logger = logging.getLogger(__name__)
 
@@ -166,10 +167,10 @@ class Daemon:
         self._start_downstream(await self._start_guard())
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._recent = RecentFigures(self._metrics)
-        self._build_catalog()
         self._shared = open_shared_state(self._current.config, launch.state_dir)
         if self._shared is not None:
             stack.push_async_callback(self._shared.close)
+        self._build_catalog()
         self._audit = await stack.enter_async_context(
             auditing(
                 launch.state_dir,
@@ -212,6 +213,7 @@ class Daemon:
             self._tasks,
             launch.state_dir,
         )
+        self._health.pins = self._pins
         self._sign_ins = SignIns(keys, launch.state_dir)
         self._start_peers(keys)
         self._build_front(keys)
@@ -284,6 +286,7 @@ class Daemon:
         self._catalog.reconfigure(config)
         self._shares.limits = config.limits
         self._offers.reconfigure(config)
+        self._pins.reconfigured(before, config)
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
         self._front.hosts = HostRules.of(config.listen, self._port)
@@ -342,6 +345,10 @@ class Daemon:
         )
         self._cloud = CloudSearchProvider(self._current.config.cloud_search)
         providers: dict[Strategy, SearchProvider] = {"bm25": self._local, "cloud": self._cloud}
+        self._pins = open_pins(self._shared, self._current, self._launch.state_dir, self._fleet.servers)
+        self._pins.held_back = self._record_changed_tools
+        self._pins.approved = lambda server_id: self.gateway.hub.lists_changed(server_id)
+        self._stack.push_async_callback(self._pins.close)
         self._catalog = ToolCatalogService(
             self._current.config,
             self._fleet.servers,
@@ -349,6 +356,7 @@ class Daemon:
             usage=self._usage.figures,
             changed_tools=self._record_changed_tools,
             names=self._memory,
+            admission=self._pins,
         )
         self._offers = Offers(self._catalog, self._fleet.servers)
 
@@ -404,6 +412,8 @@ class Daemon:
             self._sign_ins,
             self._recent,
             self._shared.audit_rows if self._shared else self._launch.state_dir,
+            self._pins,
+            self._offers,
         )
 
     def _gauges(self) -> Gauges:
@@ -431,13 +441,15 @@ class Daemon:
         tasks.start("server logs", self._logs.run)
         tasks.start("stored results", self.gateway.large_results.run)
         tasks.start("recent figures", self._recent.run)
+        shared = self._shared is not None or self._launch.replica_dir is not None
+        tasks.start(Pins.TASK, lambda: self._pins.run(shared=shared))
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
         if self._launch.manager.watchdog_s:
             tasks.start("watchdog", self._launch.manager.keep_alive)
         try:
             yield
         finally:
-            started = ("session cleanup", "server logs", "stored results", "recent figures", "watchdog")
+            started = ("session cleanup", "server logs", "stored results", "recent figures", Pins.TASK, "watchdog")
             await tasks.cancel(*self._reloader.tasks, *started, "cloud search preparation", "search model")
 
     async def _summarize(self, parts: Parts) -> None:

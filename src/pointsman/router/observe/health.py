@@ -16,6 +16,7 @@ from pointsman.router.audit.log import AuditLog
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.state.pins import Pins
 
 
 class Health:
@@ -41,6 +42,7 @@ class Health:
         self.open = False  # True while the port accepts requests
         self.state_problem: Callable[[], str] = lambda: ""  # of the state that gateways share
         self.keys_problem: Callable[[], str] = lambda: ""  # of the request keys that they should share
+        self.pins: Pins | None = None
         self.replicas: Callable[[], Json] | None = None  # this one and the others
         self.draining = False  # requests are still accepted, but a proxy should send them elsewhere
 
@@ -71,6 +73,7 @@ class Health:
                 f"A broken state database was set aside as `{broken[-1]}` in the state folder and a new one opened. "
                 "Earlier rows are in that file: recover them with `sqlite3 FILE .recover`, or move it away."
             )
+        report |= self._pins_problems()
         if self._encoder.failed:
             report["semantic_search"] = (
                 "The sentence encoder could not be used, so `search.semantic` has no effect. "
@@ -85,6 +88,21 @@ class Health:
             for server_id, status in self._fleet.statuses().items()
             if self._catalog.rights.may_use_server(caller, server_id)
         }
+        return report
+
+    def _pins_problems(self) -> Json:
+        report: Json = {}
+        if self.pins is not None and self.pins.problem:
+            report["pins"] = (
+                f"{self.pins.problem} Tools that are approved and known to this gateway work, and no others, until the "
+                "pins can be read."
+            )
+        elif self.pins is not None and (lost := self.pins.lost):
+            count = "1 server waits" if len(lost) == 1 else f"{len(lost)} servers wait"
+            report["pins"] = (
+                "The state database with the pins was missing or damaged at the last start, so nothing is known of "
+                f"what was approved before: {count} for `pointsman pin approve`. `pointsman pin list` names them."
+            )
         return report
 
     def _audit_problems(self) -> Json:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import CurrentConfig
 from pointsman.router.audit.log import AuditLog
@@ -20,6 +21,7 @@ from pointsman.router.observe.metrics import Metrics
 from pointsman.router.observe.recent import RecentFigures
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.serving.reload import Reloader
+from pointsman.router.state.pins import Pins
 
 
 class Parts(Struct, frozen=True):
@@ -42,4 +44,6 @@ class Parts(Struct, frozen=True):
     sign_ins: SignIns
     recent: RecentFigures
     audit_rows: Source  # where the audit is read
+    pins: Pins
+    offers: Offers
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself

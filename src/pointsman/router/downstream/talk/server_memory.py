@@ -183,7 +183,8 @@ class ServerMemory:
 
     def _fingerprint(self, server: Server) -> str:
         """A hash of the entry. Salted, because an entry may hold secrets that can be guessed."""
-        entry = server.model_dump(mode="json", exclude={"name", "projects", "tool_permissions", "prefix", "timeouts"})
+        without = {"name", "projects", "tool_permissions", "prefix", "timeouts", "pin"}
+        entry = server.model_dump(mode="json", exclude=without)
         entry |= {"env": secret_values(server.env), "headers": secret_values(server.headers)}
         return blake2b(msgspec.json.encode(entry, order="sorted"), key=self._salt.encode(), digest_size=16).hexdigest()
 
