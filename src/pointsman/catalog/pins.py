@@ -243,7 +243,7 @@ def diff_lines(before: bytes | None, entry: Json) -> list[str]:
     old = _lines_of(json.loads(before))[:_MAX_COMPARED] if before is not None else []
     new = _lines_of(_definition(entry, texts=True))[:_MAX_COMPARED]
     lines = list(unified_diff(old, new, lineterm="", n=_CONTEXT_LINES))[2:]
-    shown = [escaped(line) for line in lines if not line.startswith("@@")]
+    shown = [f"{line[:1]} {escaped(line[1:])}" for line in lines if not line.startswith("@@")]
     rest = len(shown) - MAX_DIFF_LINES
     return shown if rest <= 0 else [*shown[:MAX_DIFF_LINES], f"  ... and {rest} more lines"]
 

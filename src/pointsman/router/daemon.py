@@ -53,6 +53,7 @@ from pointsman.router.owner.changes import changed_entries
 from pointsman.router.owner.channel import owner_channel
 from pointsman.router.owner.operations import OWNER, operations_of, page_link, summary
 from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.pins import pin_operations
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import find_peers, open_pins, open_shared_state, start_sharing, stored_results
@@ -226,7 +227,7 @@ class Daemon:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
-        parts, url = self._parts, self._parts.url
+        parts, url, operations = self._parts, self._parts.url, operations_of(self._parts) | pin_operations(self._parts)
 
         def opened() -> None:
             process.collect_garbage_seldom()
@@ -248,7 +249,7 @@ class Daemon:
         server = HttpServer(self._front, protocol, opened, graceful_s=GRACEFUL_S, unix_listener=self._peer_listener)
         async with AsyncExitStack() as stack:
             stack.enter_context(process.reload_on_sighup(self._reloader.request))
-            owner = await stack.enter_async_context(owner_channel(self._launch.own_dir, operations_of(parts)))
+            owner = await stack.enter_async_context(owner_channel(self._launch.own_dir, operations))
             stack.enter_context(state_folder.announced(self._launch.own_dir, url, self._launch.config_path))
             await stack.enter_async_context(self.background())
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")

@@ -22,7 +22,7 @@ OLD, NEW, BARE = "pointsman+old+book://shelf/1", "pointsman+new.5fone+book://she
 
 def library(tag: str, era: Era = "legacy", *options: str, **settings: Any) -> dict[str, Any]:
     args = ["-S", str(LIBRARY), "--tag", tag, "--era", era, *options]
-    return {"command": sys.executable, "args": args, "era": era, **settings}
+    return {"command": sys.executable, "args": args, "era": era, "pin": "off", **settings}
 
 
 def mortal(folder: Path, server_id: str, **settings: Any) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.tasks import TaskSet
 from pointsman.router.state.pins import Pins
 
+_MOST_NAMED = 10  # servers in a text
+
 
 class Health:
     def __init__(
@@ -73,7 +75,7 @@ class Health:
                 f"A broken state database was set aside as `{broken[-1]}` in the state folder and a new one opened. "
                 "Earlier rows are in that file: recover them with `sqlite3 FILE .recover`, or move it away."
             )
-        report |= self._pins_problems()
+        report |= self._pins_problems(to_owner=to_owner)
         if self._encoder.failed:
             report["semantic_search"] = (
                 "The sentence encoder could not be used, so `search.semantic` has no effect. "
@@ -90,18 +92,27 @@ class Health:
         }
         return report
 
-    def _pins_problems(self) -> Json:
+    def _pins_problems(self, *, to_owner: bool) -> Json:
         report: Json = {}
-        if self.pins is not None and self.pins.problem:
+        if self.pins is None:
+            return report
+        if self.pins.problem:
             report["pins"] = (
                 f"{self.pins.problem} Tools that are approved and known to this gateway work, and no others, until the "
                 "pins can be read."
             )
-        elif self.pins is not None and (lost := self.pins.lost):
+        elif lost := self.pins.lost:
             count = "1 server waits" if len(lost) == 1 else f"{len(lost)} servers wait"
             report["pins"] = (
                 "The state database with the pins was missing or damaged at the last start, so nothing is known of "
                 f"what was approved before: {count} for `pointsman pin approve`. `pointsman pin list` names them."
+            )
+        held = {one: count for one in self._fleet.servers if (count := len(self.pins.held(one)))} if to_owner else {}
+        if held:
+            named = ", ".join(f"{count} of `{one}`" for one, count in [*held.items()][:_MOST_NAMED])
+            report["pins_waiting"] = (
+                f"Definitions are new or changed and wait for approval: {named}. `pointsman pin diff {min(held)}` shows "
+                f"what differs, and `pointsman pin approve {min(held)}` approves it."
             )
         return report
 
