@@ -1,4 +1,4 @@
-"""Definitions are fixed when they are first seen: what changes or comes later reaches no client before it is approved."""
+"""Definitions are fixed when first seen: what changes or comes later reaches no client before it is approved."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
-from tests.e2e.client import Assistant, Mode, assistant
+from tests.e2e.client import Mode, assistant
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.cli.commands import Ran, run
 from tests.router.conftest import audit_rows, from_file

@@ -109,10 +109,10 @@ class Health:
             )
         held = {one: count for one in self._fleet.servers if (count := len(self.pins.held(one)))} if to_owner else {}
         if held:
-            named = ", ".join(f"{count} of `{one}`" for one, count in [*held.items()][:_MOST_NAMED])
+            named, first = ", ".join(f"{count} of `{one}`" for one, count in [*held.items()][:_MOST_NAMED]), min(held)
             report["pins_waiting"] = (
-                f"Definitions are new or changed and wait for approval: {named}. `pointsman pin diff {min(held)}` shows "
-                f"what differs, and `pointsman pin approve {min(held)}` approves it."
+                f"Definitions are new or changed and wait for approval: {named}. `pointsman pin diff {first}` shows "
+                f"what differs, and `pointsman pin approve {first}` approves it."
             )
         return report
 

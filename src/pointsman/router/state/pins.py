@@ -175,10 +175,10 @@ class Pins:
             finally:
                 self._decide_again(server_id)
 
-    async def run(self, *, shared: bool) -> None:
+    async def run(self, *, shared: bool, every_s: float = LOOK_EVERY_S) -> None:
         """Follow the approvals of other gateways, if the store is shared, and use it again when it is back."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(every_s)
             if self._origin is None and not self.problem:
                 continue
             try:
