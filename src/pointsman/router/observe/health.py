@@ -107,9 +107,10 @@ class Health:
                 "The state database with the pins was missing or damaged at the last start, so nothing is known of "
                 f"what was approved before: {count} for `pointsman pin approve`. `pointsman pin list` names them."
             )
-        held = {one: count for one in self._fleet.servers if (count := len(self.pins.held(one)))} if to_owner else {}
+        waiting = {one: len(self.pins.held(one)) for one in self._fleet.servers} if to_owner else {}
+        held = {one: number for one, number in waiting.items() if number}
         if held:
-            named, first = ", ".join(f"{count} of `{one}`" for one, count in [*held.items()][:_MOST_NAMED]), min(held)
+            named, first = ", ".join(f"{number} of `{one}`" for one, number in [*held.items()][:_MOST_NAMED]), min(held)
             report["pins_waiting"] = (
                 f"Definitions are new or changed and wait for approval: {named}. `pointsman pin diff {first}` shows "
                 f"what differs, and `pointsman pin approve {first}` approves it."

@@ -20,17 +20,19 @@ MAX_DIFFS: Final = 200  # in one answer
 _CLIENT: Final = "pointsman cli"
 
 
-async def pins(parts: Parts, server_id: str | None = None, *, diffs: bool = False, at_once: bool = False) -> Json:
-    """What is pinned and what waits, of all servers or one; `at_once`: by the last lists. Raises OwnerError."""
+async def pins(parts: Parts, server_id: str | None = None, *, diffs: int = 0, at_once: bool = False) -> Json:
+    """What is pinned and what waits, of all servers or one, with so many diffs. Raises OwnerError.
+
+    `at_once`: by the last lists.
+    """
     chosen = _chosen(parts, server_id)
     if not at_once:
         await _listed(parts, chosen)
-    room = MAX_DIFFS if diffs else 0
     servers: list[Json] = []
     for one in chosen:
         held = parts.pins.held(one)
-        shown = [await _shown(parts, one, each, with_diff=number < room) for number, each in enumerate(held)]
-        room = max(0, room - len(held))
+        shown = [await _shown(parts, one, each, with_diff=number < diffs) for number, each in enumerate(held)]
+        diffs = max(0, diffs - len(held))
         servers.append(
             {
                 "id": one,
@@ -92,7 +94,7 @@ def pin_operations(parts: Parts) -> dict[str, Operation]:
         server_id = given.get("server")
         if server_id is not None and not isinstance(server_id, str):
             raise OwnerError("invalid_request", "`server` must be a string.")
-        return await pins(parts, server_id, diffs=given.get("diffs") is True)
+        return await pins(parts, server_id, diffs=MAX_DIFFS if given.get("diffs") is True else 0)
 
     async def accept(given: Json) -> Json:
         server_id, wanted = given.get("server"), given.get("definitions")
