@@ -285,13 +285,13 @@ class Pins:
             epoch = self._store.epoch()  # first: an approval after it is seen the next time
             return self._store.origin(pinned), epoch, self._store.tables(), self._store.identities()
 
-        before, self._identities_due = self._tables, True
+        first, before, self._identities_due = self._origin is None, self._tables, True
         self._origin, self._epoch, self._tables, self._identities = await asyncio.to_thread(read)
         if self.lost:
             logger.error("the pins were lost; servers wait for `pointsman pin approve`: %s", ", ".join(self.lost))
-        for server_id in {key[0] for key in before.keys() | self._tables.keys()}:
-            if any(_version(before, server_id, kind) != _version(self._tables, server_id, kind) for kind in _KINDS):
-                self._decide_again(server_id)
+        changed = {key[0] for key in before.keys() | self._tables.keys() if before.get(key) != self._tables.get(key)}
+        for server_id in () if first else changed:
+            self._decide_again(server_id)
 
     async def _look(self) -> None:
         """Read the store again if it was away, or if another gateway has approved something."""
@@ -391,11 +391,6 @@ class Pins:
         if not self.problem:
             logger.error("the pins cannot be used; nothing new is trusted: %s", error)
         self.problem = str(error)
-
-
-def _version(tables: Mapping[Key, Stored], server_id: str, kind: PinnedKind) -> int:
-    stored = tables.get((server_id, kind))
-    return stored.version if stored is not None else ABSENT
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
