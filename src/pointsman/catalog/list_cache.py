@@ -167,11 +167,9 @@ class ListCache(Generic[Item]):
         listed = self._lists.get(source.id) if source is not None else None
         return listed.list_before_restart() if listed is not None and listed.source is source else None
 
-    async def fetch_for_item(
-        self, listed: CachedList[Item], max_age_s: float, *, exact_ttl: bool = True
-    ) -> Snapshot[Item] | ListFailure:
+    async def fetch_for_item(self, listed: CachedList[Item], max_age_s: float) -> Snapshot[Item] | ListFailure:
         """The list, fetched anew if the cached one may be too old to prove that an item is missing."""
-        [answer] = await _results_of([listed.cached(max_age_s, exact_ttl=exact_ttl) or listed.fetch()], None)
+        [answer] = await _results_of([listed.cached(max_age_s, exact_ttl=True) or listed.fetch()], None)
         return answer
 
     async def fetch_now(self, listed: CachedList[Item]) -> Snapshot[Item] | ListFailure:
@@ -278,18 +276,20 @@ class CachedList(Generic[Item]):
         current = self._generation == generation and self._clock() - self._fetched_at < lifetime_s
         return self._snapshot if current and self._is_admitted and self._built_for == self.source.name else None
 
-    def cached_item(self, key: str, max_age_s: float) -> Item | None:
-        """An item that can be used without fetching the list again.
+    def recent(self, max_age_s: float) -> Snapshot[Item] | None:
+        """A list whose items can be used without fetching it again.
 
         Ignores `ttlMs`: servers send 0 by default, and each call would cost two requests. If the item disappeared
         without a `list_changed`, its server rejects the call.
         """
         if self._generation != self.source.generation_of(self.kind.family) or not self._is_admitted:
             return None
-        if self._clock() - self._fetched_at >= max_age_s:
-            return None
-        assert self._snapshot is not None
-        return self._snapshot.items.get(key)
+        return self._snapshot if self._clock() - self._fetched_at < max_age_s else None
+
+    def cached_item(self, key: str, max_age_s: float) -> Item | None:
+        """An item of the `recent` list."""
+        recent = self.recent(max_age_s)
+        return recent.items.get(key) if recent is not None else None
 
     def last_item(self, key: str) -> Item | None:
         """An item of this connection's last list, however old, for a server that is too busy to list."""

@@ -240,9 +240,10 @@ class Offers:
         source, lists = self._sources.get(server_id), self._lists[kind]
         if source is None or source.status.state != "running":
             return ()
-        max_age_s = self._catalog.rights.config.limits.list_max_age_s
-        part = await lists.fetch_for_item(lists.list_of(source), max_age_s, exact_ttl=False)
-        last = part if isinstance(part, Snapshot) else lists.last_list(server_id)
+        listed, max_age_s = lists.list_of(source), self._catalog.rights.config.limits.list_max_age_s
+        if listed.recent(max_age_s) is None:
+            await lists.fetch_for_item(listed, max_age_s)
+        last = listed.last_list()
         return (*last.changed, *last.unapproved) if last is not None else ()
 
     def _usable(self, caller: Caller) -> dict[str, Server]:

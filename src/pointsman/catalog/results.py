@@ -306,7 +306,7 @@ def _held_clause(server_id: str, changed: int, others: int) -> str:
     if not others:
         return f"{count} {what} of `{server_id}` changed and {verb} for approval"
     if not changed:
-        return f"{count} new {what} of `{server_id}` {verb} for approval"
+        return f"{count} {what} of `{server_id}` {verb} for approval"
     return f"{count} {what} of `{server_id}` are new or changed and {verb} for approval"
 
 

@@ -200,7 +200,7 @@ async def test_a_damaged_database_trusts_nothing_anew(tmp_path: Path) -> None:
     (tmp_path / "state" / "values.db").write_bytes(b"damaged" * 4_000)
     async with gateway_process(tmp_path, settings) as gateway:
         async with assistant(gateway, project="all") as client:
-            assert "2 new tools of `weather` wait for approval" in (await client.discover("weather"))["notice"]
+            assert "2 tools of `weather` wait for approval" in (await client.discover("weather"))["notice"]
             assert await client.refusal("weather:forecast") == "unknown_tool"
             with pytest.raises(MCPError):
                 await client.client.get_prompt("weather__brief")

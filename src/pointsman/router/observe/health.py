@@ -97,9 +97,10 @@ class Health:
         if self.pins is None:
             return report
         if self.pins.problem:
+            reason = f" {self.pins.problem}" if to_owner else ""  # it may name a path
             report["pins"] = (
-                f"{self.pins.problem} Tools that are approved and known to this gateway work, and no others, until the "
-                "pins can be read."
+                "The state database with the pins cannot be used. Tools that this gateway knows to be approved work, and "
+                f"no others.{reason}"
             )
         elif lost := self.pins.lost:
             count = "1 server waits" if len(lost) == 1 else f"{len(lost)} servers wait"

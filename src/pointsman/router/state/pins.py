@@ -38,6 +38,7 @@ from pointsman.router.state.key_values import ABSENT, StateAwayError
 from pointsman.router.state.pin_store import Key, Origin, PinStore, Stored, identity_of
 
 LOOK_EVERY_S: Final = 2.0  # for approvals of other gateways, and whether the store is back
+STORE_S: Final = 4.0  # for the store, less than a list may take by default
 ATTEMPTS: Final = 5  # to store pins that other gateways change at the same time
 _AT_ONCE: Final = 20  # definitions, which take 2 ms
 _KINDS: Final[tuple[PinnedKind, ...]] = ("tool", "prompt", "template", "instructions")
@@ -243,12 +244,14 @@ class Pins:
         reason: Reason = "not stored"
         if stored is None:
             try:
-                async with self._lock:
+                async with asyncio.timeout(STORE_S), self._lock:
                     await self._load()
                     stored = await self._first_pins(key, mode, digests, entries)
                 reason = "waiting" if self.waits(key[0]) else "new"
             except StateAwayError as error:
                 self._note_problem(error)
+            except TimeoutError:
+                self._note_problem(StateAwayError(f"The state database has not answered within {STORE_S:g} s."))
         held = dict.fromkeys(digests, reason) if stored is None else held_names(mode, stored.table, digests)
         self._note_held(key, held, digests, entries)
         return held

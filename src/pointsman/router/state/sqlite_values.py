@@ -17,6 +17,7 @@ from pointsman.router.state.key_values import ABSENT, Entry, StateAwayError, che
 
 FILE: Final = "values.db"
 _BUSY_S: Final = 2.0
+_CHECK_UP_TO_BYTES: Final = 67_108_864  # checking a larger file at every start takes too long
 _VERSION: Final = 1
 _SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS key_values (key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL,
@@ -146,6 +147,9 @@ def _is_broken(path: Path) -> bool:
         return False
     connection = sqlite3.connect(path, timeout=_BUSY_S)
     try:
+        if path.stat().st_size > _CHECK_UP_TO_BYTES:
+            connection.execute("PRAGMA schema_version")
+            return False
         return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
     except sqlite3.Error as error:
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
