@@ -99,8 +99,8 @@ class Health:
         if self.pins.problem:
             reason = f" {self.pins.problem}" if to_owner else ""  # it may name a path
             report["pins"] = (
-                "The state database with the pins cannot be used. Tools that this gateway knows to be approved work, and "
-                f"no others.{reason}"
+                "The state database with the pins cannot be used. Tools that this gateway knows to be approved work, "
+                f"and no others.{reason}"
             )
         elif lost := self.pins.lost:
             count = "1 server waits" if len(lost) == 1 else f"{len(lost)} servers wait"
