@@ -67,7 +67,6 @@ from pointsman.router.serving.service_manager import ServiceManager
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import DaemonError, TaskSet
-from pointsman.router.state.pins import Pins
 
 logger = logging.getLogger(__name__)
 
@@ -346,20 +345,21 @@ class Daemon:
         )
         self._cloud = CloudSearchProvider(self._current.config.cloud_search)
         providers: dict[Strategy, SearchProvider] = {"bm25": self._local, "cloud": self._cloud}
-        self._pins = open_pins(self._shared, self._current, self._launch.state_dir, self._fleet.servers)
+        state_dir, replica_dir, servers = self._launch.state_dir, self._launch.replica_dir, self._fleet.servers
+        self._pins = open_pins(self._shared, self._current, state_dir, replica_dir, servers)
         self._pins.held_back = self._record_changed_tools
         self._pins.approved = lambda server_id: self.gateway.hub.lists_changed(server_id)
         self._stack.push_async_callback(self._pins.close)
         self._catalog = ToolCatalogService(
             self._current.config,
-            self._fleet.servers,
+            servers,
             providers,
             usage=self._usage.figures,
             changed_tools=self._record_changed_tools,
             names=self._memory,
             admission=self._pins,
         )
-        self._offers = Offers(self._catalog, self._fleet.servers)
+        self._offers = Offers(self._catalog, servers)
 
     def _watch_for_use(self, first_token: FirstToken) -> None:
         """Look at the token of each request until a client has sent the first one; later requests skip this."""
@@ -442,15 +442,14 @@ class Daemon:
         tasks.start("server logs", self._logs.run)
         tasks.start("stored results", self.gateway.large_results.run)
         tasks.start("recent figures", self._recent.run)
-        shared = self._shared is not None or self._launch.replica_dir is not None
-        tasks.start(Pins.TASK, lambda: self._pins.run(shared=shared))
+        tasks.start("pins", self._pins.run)
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
         if self._launch.manager.watchdog_s:
             tasks.start("watchdog", self._launch.manager.keep_alive)
         try:
             yield
         finally:
-            started = ("session cleanup", "server logs", "stored results", "recent figures", Pins.TASK, "watchdog")
+            started = ("session cleanup", "server logs", "stored results", "recent figures", "pins", "watchdog")
             await tasks.cancel(*self._reloader.tasks, *started, "cloud search preparation", "search model")
 
     async def _summarize(self, parts: Parts) -> None:

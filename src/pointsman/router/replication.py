@@ -41,7 +41,11 @@ def open_shared_state(config: GatewayConfig, state_dir: Path) -> SharedState | N
 
 
 def open_pins(
-    shared: SharedState | None, current: CurrentConfig, state_dir: Path, servers: Mapping[str, DownstreamServer]
+    shared: SharedState | None,
+    current: CurrentConfig,
+    state_dir: Path,
+    replica_dir: Path | None,
+    servers: Mapping[str, DownstreamServer],
 ) -> Pins:
     """Return the pins of the servers' definitions: in PostgreSQL, or in a file that replicas on the folder share."""
     values: KeyValues = shared.values if shared is not None else SqliteKeyValues(state_dir)
@@ -55,7 +59,9 @@ def open_pins(
         introduction = server.introduction if server is not None else None
         return introduction.instructions if introduction is not None else ""
 
-    return Pins(PinStore(values, state_dir), current, prepare=set_aside, instructions=instructions)
+    several = shared is not None or replica_dir is not None
+    store = PinStore(values, state_dir)
+    return Pins(store, current, shared=several, prepare=set_aside, instructions=instructions)
 
 
 def stored_results(

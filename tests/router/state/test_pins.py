@@ -38,6 +38,7 @@ class Gateway:
         self.pins = Pins(
             PinStore(values, state_dir),
             self.current,
+            shared=True,
             prepare=lambda: set_aside_if_broken(state_dir),
             instructions=lambda server_id: self.instructions,
         )
@@ -90,6 +91,7 @@ async def test_what_is_seen_first_is_offered_and_what_changes_or_comes_later_is_
     assert gateway.held() == {"read": "changed", "write": "new"}
     restarted = open_gateway()
     assert await restarted.offered(EVIL, WRITE) == set()
+    assert restarted.pins.version("files") == 0  # it need not list them again
     [held] = [one for one in restarted.pins.held("files") if one.name == "read"]
     assert "- description: Reads a file" in await restarted.pins.diff("files", held)
     assert await restarted.offered(dict(reversed(READ.items()))) == {"read"}
@@ -107,7 +109,7 @@ async def test_what_is_approved_is_offered_from_then_on_by_all_gateways(open_gat
     assert await one.offered(EVIL, WRITE) == {"read"}
     assert await other.offered(EVIL, WRITE) == set()
     async with asyncio.timeout(30):
-        following = asyncio.create_task(other.pins.run(shared=True, every_s=0.02))
+        following = asyncio.create_task(other.pins.run(every_s=0.02))
         while not told:
             await asyncio.sleep(0.02)
         following.cancel()
@@ -180,7 +182,7 @@ async def test_a_renamed_server_has_its_pins_and_a_changed_command_keeps_them(op
     restarted = open_gateway(docs={"command": "another-server"})
     assert await restarted.offered(EVIL, server="docs") == set()
     before = restarted.values.get("pin-servers/docs")
-    following = asyncio.create_task(restarted.pins.run(shared=False, every_s=0.02))
+    following = asyncio.create_task(restarted.pins.run(every_s=0.02))
     async with asyncio.timeout(30):
         while restarted.values.get("pin-servers/docs") == before:
             await asyncio.sleep(0.05)
@@ -283,7 +285,7 @@ async def test_while_the_store_is_away_what_is_known_works_and_nothing_new_does(
     assert await restarted.offered(READ) == set()
     version = gateway.pins.version("docs")
     own_postgres.start()
-    following = asyncio.create_task(gateway.pins.run(shared=False, every_s=0.02))
+    following = asyncio.create_task(gateway.pins.run(every_s=0.02))
     async with asyncio.timeout(30):
         while gateway.pins.problem:
             await asyncio.sleep(0.02)

@@ -14,9 +14,11 @@ from pointsman.router.owner.operations import described_server
 from pointsman.router.owner.parts import Parts
 from pointsman.router.state.key_values import StateAwayError
 
+STARTS_S: Final = 10.0  # for servers that have just been started
 LISTS_S: Final = 15.0  # for all servers to list what they have
 APPROVE_S: Final = 30.0
 MAX_DIFFS: Final = 200  # in one answer
+MAX_ROWS: Final = 20  # of one approval in the audit, which limits their rate; more are counted in one row
 _CLIENT: Final = "pointsman cli"
 
 
@@ -62,11 +64,11 @@ async def approve(
     except (StateAwayError, TimeoutError) as error:
         reason = str(error) or "The state database has not answered in time."
         raise OwnerError("state", f"Nothing was approved, or not all. {reason}") from error
-    for one in chosen:
-        what = f"servers.{server_id}.{one.kind}.{one.name}"
+    whats = [f"servers.{server_id}.{one.kind}.{one.name}" for one in chosen]
+    if not 0 < len(whats) <= MAX_ROWS:
+        whats = [f"servers.{server_id} ({len(chosen)} definitions)"]
+    for what in whats:
         parts.audit.record_change("pin/approve", what, client=asked_by, server_id=server_id)
-    if not chosen:
-        parts.audit.record_change("pin/approve", f"servers.{server_id}", client=asked_by, server_id=server_id)
     await _listed(parts, [server_id])
     approved = [{"kind": one.kind, "name": one.name, "digest": one.digests.whole.hex()} for one in chosen]
     return {"approved": approved, "waiting": len(parts.pins.held(server_id))}
@@ -117,8 +119,10 @@ def _chosen(parts: Parts, server_id: str | None) -> list[str]:
 async def _listed(parts: Parts, server_ids: Sequence[str]) -> None:
     """Have the servers list what they have now. One that does not is shown with its last list."""
     with suppress(TimeoutError):
+        async with asyncio.timeout(STARTS_S):
+            await asyncio.gather(*map(parts.fleet.settled_one, server_ids))
+    with suppress(TimeoutError):
         async with asyncio.timeout(LISTS_S):
-            await parts.fleet.settled()
             each = ((parts.catalog.fetched(one), parts.offers.fetched(one)) for one in server_ids)
             await asyncio.gather(*(fetch for both in each for fetch in both))
 

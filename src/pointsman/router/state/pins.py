@@ -54,18 +54,18 @@ class Pins:
     change is held back, `approved` with the id of a server whose lists have to be read again.
     """
 
-    TASK: Final = "pins"
-
     def __init__(
         self,
         store: PinStore,
         current: CurrentConfig,
         *,
+        shared: bool = False,
         prepare: Callable[[], object] = lambda: None,
         instructions: Callable[[str], str] = lambda server_id: "",
     ) -> None:
         self._store = store
         self._current = current
+        self._shared = shared  # other gateways use the store, too
         self._prepare = prepare  # once, before the store is read; raises StateAwayError
         self._instructions = instructions
         self.held_back: ChangedTools = lambda server_id, names: None
@@ -176,7 +176,7 @@ class Pins:
             finally:
                 self._decide_again(server_id)
 
-    async def run(self, *, shared: bool, every_s: float = LOOK_EVERY_S) -> None:
+    async def run(self, every_s: float = LOOK_EVERY_S) -> None:
         """Follow the approvals of other gateways, if the store is shared, and use it again when it is back."""
         while True:
             await asyncio.sleep(every_s)
@@ -184,7 +184,7 @@ class Pins:
                 continue
             try:
                 async with self._lock:
-                    if self.problem or shared:
+                    if self.problem or self._shared:
                         await self._look()
                     if self._identities_due:
                         await self._note_identities()

@@ -18,6 +18,7 @@ from pointsman.router.cli.common.owner import ask_gateway, complete, plural, pro
 
 WAIT_S = 60.0
 MAX_FILE_BYTES = 64 << 20
+MAX_BATCH_BYTES = 500_000  # the gateway takes twice as much
 _COLOURS = {"+": "green", "-": "red"}
 _REASONS = {
     "changed": "changed",
@@ -98,14 +99,7 @@ def approve(targets: tuple[str, ...], everything: bool, file: Path | None, yes: 
         count = sum(len(one["held"]) for one in chosen)
         click.confirm(f"Approve {plural(count, 'definition')}?", abort=True)
     for one in chosen:
-        definitions = [{key: each[key] for key in ("kind", "name", "digest")} for each in one["held"]]
-        done = ask_gateway(state_dir, "approve_pins", timeout_s=WAIT_S, server=one["id"], definitions=definitions)
-        for each in done["approved"]:
-            echo(f"Approved {_name(one['id'], each)}.")
-        if missed := len(definitions) - len(done["approved"]):
-            raise CommandError(f"{plural(missed, 'definition')} of `{one['id']}` changed again meanwhile, and wait on.")
-        if not definitions:
-            echo(f"Approved {escaped(one['id'])}, which lists nothing.")
+        _approve(state_dir, one["id"], one["held"])
 
 
 @pin.command()
@@ -180,6 +174,34 @@ def _asked(state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = Fa
             if missing := names - {each["name"] for each in one["held"]}:
                 raise ConfigCommandError(f"No `{min(missing)}` of `{one['id']}` waits for approval.")
     return servers
+
+
+def _approve(state_dir: Path | None, server_id: str, held: list[Any]) -> None:
+    missed = 0
+    for definitions in _batches([{key: each[key] for key in ("kind", "name", "digest")} for each in held]):
+        done = ask_gateway(state_dir, "approve_pins", timeout_s=WAIT_S, server=server_id, definitions=definitions)
+        for each in done["approved"]:
+            echo(f"Approved {_name(server_id, each)}.")
+        missed += len(definitions) - len(done["approved"])
+    if missed:
+        wait = "changed again meanwhile, and wait on" if missed > 1 else "changed again meanwhile, and waits on"
+        raise CommandError(f"{plural(missed, 'definition')} of `{server_id}` {wait}.")
+    if not held:
+        echo(f"Approved {escaped(server_id)}, which lists nothing.")
+
+
+def _batches(definitions: list[Any]) -> Iterator[list[Any]]:
+    """As many at once as a request can have; one without any, if there is none."""
+    batch: list[Any] = []
+    size = 0
+    for one in definitions:
+        length = len(json.dumps(one))
+        if batch and size + length > MAX_BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(one)
+        size += length
+    yield batch
 
 
 def _held(servers: list[Any]) -> Iterator[tuple[str, Any]]:
