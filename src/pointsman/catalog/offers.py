@@ -205,7 +205,7 @@ class Offers:
     async def _parts(self, caller: Caller, kind: ListKind) -> tuple[dict[str, Snapshot[Json]], float]:
         limits = self._catalog.rights.config.limits
         collected = await self._lists[kind].collect(
-            lambda: self._catalog.usable_servers(caller), limits.list_max_age_s, limits.first_list_s
+            lambda: self._catalog.readable_servers(caller), limits.list_max_age_s, limits.first_list_s
         )
         return collected.parts, collected.ttl_s
 
@@ -248,7 +248,7 @@ class Offers:
 
     def _usable(self, caller: Caller) -> dict[str, Server]:
         servers, waits = self._catalog.rights.servers_of(caller), self._catalog.admission.waits
-        return {one: servers[one] for one in self._catalog.usable_servers(caller) if not waits(one)}
+        return {one: servers[one] for one in self._catalog.readable_servers(caller) if not waits(one)}
 
     def _log_hidden(self, name: str, owner: str, server_id: str, why: str) -> None:
         clash = (name, owner, server_id)

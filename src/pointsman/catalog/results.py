@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pointsman.catalog.definitions import KnownTool
+from pointsman.catalog.effects import Effect
 from pointsman.catalog.list_cache import Gap, Snapshot
 from pointsman.providers.base import SearchHit, SearchHits
 from pointsman.providers.text import foreign_script, tokens
@@ -277,16 +278,18 @@ def _list_names(server_id: str, names: Sequence[str]) -> str:
 
 
 def held_tools(
-    parts: Mapping[str, Snapshot[KnownTool]], permits: Callable[[str], Callable[[str], bool]]
+    parts: Mapping[str, Snapshot[KnownTool]], permits: Callable[[str], Callable[[str, Effect], bool]]
 ) -> dict[str, tuple[int, int]]:
-    """Count the tools that wait for approval and that a caller might use otherwise."""
+    """Count the tools that wait for approval and that a caller might use, even if they are destructive."""
     held: dict[str, tuple[int, int]] = {}
     for server_id, part in parts.items():
         if part.changed or part.unapproved:
             allowed = permits(server_id)
-            counts = sum(map(allowed, part.changed)), sum(map(allowed, part.unapproved))
-            if any(counts):
-                held[server_id] = counts
+            changed, others = (
+                sum(allowed(name, "destructive") for name in names) for names in (part.changed, part.unapproved)
+            )
+            if changed or others:
+                held[server_id] = (changed, others)
     return held
 
 
@@ -339,7 +342,10 @@ def no_tools_notice(
     if servers:
         verb = "lists" if len(listed) == 1 else "list"
         reason = f"{NO_TOOLS}: {_name_servers(listed)} {verb} none that are open to you at the moment."
-        step = "The operator checks `tool_permissions`, and the servers with `pointsman doctor`."
+        step = (
+            "The operator checks `tool_permissions`, `tools`, the token's `scopes`, and the servers with "
+            "`pointsman doctor`."
+        )
     else:
         home = "no `projects`" if project_id is None else f"`projects: [{project_id}]`"
         reason = f"{NO_TOOLS}: your token may use no server {where}."

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr, StringConstraints
 
+from pointsman.config.tool_patterns import check_pattern, check_patterns
 from pointsman.config.values import (
     check_base_url,
     check_bearer_token,
@@ -48,6 +49,8 @@ RootName = Annotated[str, AfterValidator(check_root_name)]
 VariableName = Annotated[str, AfterValidator(check_variable_name)]
 Variable = Annotated[SecretStr, AfterValidator(reject_null_character)]
 Network = Annotated[str, AfterValidator(parse_network)]
+ToolPattern = Annotated[str, AfterValidator(check_pattern)]
+ToolPatternList = Annotated[tuple[ToolPattern, ...], AfterValidator(check_patterns)]
 HeaderName = Annotated[str, AfterValidator(check_header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
 

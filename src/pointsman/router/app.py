@@ -42,7 +42,10 @@ def build_app(front: Front, gateway: PointsmanGateway, health: Health, metrics: 
         return Response(body, 200 if health.ready else 503, media_type="application/json")
 
     async def show_metrics(caller: Caller | None) -> Response:
-        text = await metrics.scrape(lambda server_id: caller is not None and gateway.may_see(caller, server_id))
+        text = await metrics.scrape(
+            lambda server_id: caller is not None and gateway.may_see(caller, server_id),
+            lambda server_id, tool: caller is not None and gateway.may_use(caller, server_id, tool),
+        )
         return Response(text, media_type=CONTENT_TYPE)
 
     app = Starlette(
