@@ -125,7 +125,7 @@ async def _discover(wire: Wire, apps: bool) -> Introduction:
         )
     meta = _object(result.get("_meta"))
     info = _object(meta.get(NAMESPACE + "serverInfo"))
-    return Introduction("modern", version, _object(result.get("capabilities")), info)
+    return Introduction("modern", version, _object(result.get("capabilities")), info, _instructions(result))
 
 
 def _discover_params(version: str, apps: bool) -> Json:
@@ -154,7 +154,8 @@ async def _initialize(wire: Wire, apps: bool) -> Introduction:
     if version not in HANDSHAKE_PROTOCOL_VERSIONS:
         raise ConnectionLostError(f"it answered initialize with protocol version {sanitize(repr(version), 40)}")
     await wire.notify("notifications/initialized", {})
-    return Introduction("legacy", version, _object(result.get("capabilities")), _object(result.get("serverInfo")))
+    info = _object(result.get("serverInfo"))
+    return Introduction("legacy", version, _object(result.get("capabilities")), info, _instructions(result))
 
 
 async def _request(wire: Wire, method: str, params: Json) -> Json:
@@ -164,6 +165,11 @@ async def _request(wire: Wire, method: str, params: Json) -> Json:
         raise HandshakeRefusedError(method, refusal) from None
     except BudgetExceededError as broken:
         raise ConnectionLostError(str(broken)) from None
+
+
+def _instructions(result: Json) -> str:
+    text = result.get("instructions")
+    return text if isinstance(text, str) else ""
 
 
 def _object(value: object) -> Json:

@@ -21,6 +21,7 @@ from pointsman.router.owner.savings import schema_tokens
 from pointsman.router.page.registry import Screen
 from pointsman.router.page.rendering import plural
 from pointsman.router.page.screens.server_entries import changed_values, pasted, typed_entry
+from pointsman.router.page.screens.server_pins import approve_definitions, waiting_definitions
 from pointsman.router.page.view import CLIENT, View
 
 START = "/page/servers"
@@ -179,6 +180,7 @@ async def _one(view: View, problem: str = "", http_status: int = 200) -> Respons
         log=log,
         projects=view.parts.current.config.projects,
         problem=problem,
+        **await waiting_definitions(view.parts, server_id),
     )
 
 
@@ -263,6 +265,7 @@ SCREEN = Screen(
         ("POST", f"{START}/{{id}}/restart", restart),
         ("POST", f"{START}/{{id}}/stop", stop),
         ("POST", f"{START}/{{id}}/test", test),
+        ("POST", f"{START}/{{id}}/approve", approve_definitions),
     ],
     topics={"log": _log},
 )
