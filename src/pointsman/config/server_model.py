@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from pointsman.config.part import Part
+from pointsman.config.rates_model import ServerRates, ToolRates
 from pointsman.config.value_types import (
     HeaderName,
     HeaderValue,
@@ -93,6 +94,13 @@ class Server(Part):
     trust_annotations: bool | None = None
     """Whether to believe what the server says its tools do (`readOnlyHint`, `destructiveHint`). Otherwise each of its
     tools counts as destructive. By default only bundled servers are believed."""
+    questions: bool = True
+    """`false`: the server may not [ask](../concepts/questions.md#servers-that-may-not-ask) a client anything
+    (elicitation, sampling, roots)."""
+    rates: ServerRates = ServerRates()
+    """[Calls and reads](#rates) of this server, all tokens together."""
+    tool_rates: Mapping[str, ToolRates] = {}
+    """[Calls](#rates) of single tools of this server, all tokens together, such as `{send: {calls_per_day: 100}}`."""
     timeouts: ServerTimeouts = ServerTimeouts()
     """Overrides `connect_s`, `list_s` and `call_s` of [`timeouts`](#timeouts) for this server."""
     db: Store | None = None
