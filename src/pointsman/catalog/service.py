@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from pointsman.catalog.apps import has_app
+from pointsman.catalog.definition_watch import DefinitionWatch
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
 from pointsman.catalog.names import display_name
@@ -88,6 +89,7 @@ class ToolCatalogService:
         self._history = DefinitionHistory(changed_tools)
         self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, self._note_names)
         self._names = names
+        self.watch = DefinitionWatch(self._last_lists, lambda: self.bundled_servers)
         self._words = WordCache()
         self._usage = usage
         self._key_index = KeyIndex()
@@ -398,6 +400,12 @@ class ToolCatalogService:
 
     def _note_names(self, server_id: str, tools: Mapping[str, KnownTool]) -> None:
         self._names.note_tool_names(server_id, tools, [name for name, tool in tools.items() if tool.for_apps_only])
+        self.watch.listed()
+
+    def _last_lists(self) -> dict[str, dict[str, KnownTool]]:
+        """Of all enabled servers that have given one."""
+        enabled = (server_id for server_id, server in self.rights.config.servers.items() if server.enabled)
+        return {one: last.items for one in enabled if (last := self._lists.last_list(one)) is not None}
 
     def _authorize(
         self,

@@ -167,6 +167,7 @@ class Daemon:
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._recent = RecentFigures(self._metrics)
         self._build_catalog()
+        self._tasks.start("definition scan", self._catalog.watch.run)
         self._shared = open_shared_state(self._current.config, launch.state_dir)
         if self._shared is not None:
             stack.push_async_callback(self._shared.close)

@@ -56,7 +56,14 @@ from pointsman.router.gateway.execute_parameters import (
 )
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
 from pointsman.router.gateway.rates import Rates
-from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure, size_undecoded
+from pointsman.router.gateway.results import (
+    ResourceLinks,
+    as_execute_result,
+    as_own_result,
+    failure,
+    marked_as_data,
+    size_undecoded,
+)
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
 RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
@@ -241,7 +248,7 @@ class Executor:
                 result = await self._send_when_back(request, back, record, tool, params, error)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
-        result = self._links.shown(request.caller, tool.server_id, result)
+        result = marked_as_data(self._links.shown(request.caller, tool.server_id, result), tool.server_id)
         size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
         record.finish(*_ending(result, bundled), bytes=size)
         if size > OFF_LOOP_BYTES:
