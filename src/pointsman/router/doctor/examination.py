@@ -15,6 +15,7 @@ from pointsman.router.doctor.gateway import (
     check_refused_clients,
     check_servers,
 )
+from pointsman.router.doctor.sandboxes import check_sandboxes
 from pointsman.router.doctor.surroundings import (
     check_certificates,
     check_clock,
@@ -37,6 +38,7 @@ CHECKS: tuple[Check, ...] = (
     check_definitions,
     check_own_server,
     check_programs,
+    check_sandboxes,
     check_refused_clients,
     check_cloud_search,
     check_certificates,
