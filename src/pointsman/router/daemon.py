@@ -59,7 +59,14 @@ from pointsman.router.owner.pins import pin_operations
 from pointsman.router.owner.replicas import channel_operations
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
-from pointsman.router.replication import find_peers, open_pins, open_shared_state, start_sharing, stored_results
+from pointsman.router.replication import (
+    counted_rates,
+    find_peers,
+    open_pins,
+    open_shared_state,
+    start_sharing,
+    stored_results,
+)
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
@@ -180,6 +187,7 @@ class Daemon:
         if self._shared is not None:
             stack.push_async_callback(self._shared.close)
         self._build_catalog()
+        self._tasks.start("definition scan", self._catalog.watch.run)
         self._audit = await stack.enter_async_context(
             auditing(
                 launch.state_dir,
@@ -196,6 +204,8 @@ class Daemon:
         stack.push_async_callback(asyncio.to_thread, self._encoder.close)
         stack.push_async_callback(self._offers.close)
         keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
+        counting = counted_rates(self._shared, self._current.config, launch.state_dir, self._tasks)
+        self._rates = await stack.enter_async_context(counting)
         self.gateway = PointsmanGateway(
             self._catalog,
             self._offers,
@@ -207,6 +217,7 @@ class Daemon:
             self._shares,
             stored_results(self._shared, self._current, launch.state_dir, keys),
             self._context_use,
+            self._rates,
         )
         self.gateway.client_connected = self._client_connected
         stack.push_async_callback(self.gateway.close)
@@ -311,6 +322,7 @@ class Daemon:
             self._record_change(verb, what)
         log_advice(config)
         self._cloud.configure(config.cloud_search)
+        await self._rates.configure(config)
         await self._fleet.apply(config)
 
     def _configure_log(self, config: GatewayConfig) -> None:

@@ -31,7 +31,7 @@ from pointsman.router.gateway.large_results.large_results import WHOLE_KEY
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE
 from pointsman.router.observe.metrics import Figures
 from pointsman.router.owner.channel import Operation, OwnerError
-from pointsman.router.owner.description import kind_of, target_of, with_path
+from pointsman.router.owner.description import describe_flags, kind_of, target_of, with_path
 from pointsman.router.owner.last_words import telling_lines
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replay import replay
@@ -132,6 +132,7 @@ async def settled_server(parts: Parts, server_id: str) -> Json:
             failure = f"it listed no tools: {listed.reason}"
         elif not listed.items and not await _answers(running):  # without tools it was not even asked for them
             failure = "it did not answer a ping"
+    await parts.catalog.watch.refresh()
     described = _describe(parts, server_id, parts.current.config.servers.get(server_id, server))
     if not failure or described["state"] != "running":
         return described
@@ -331,6 +332,7 @@ async def _describe_listed(parts: Parts) -> list[Json]:
                 counts |= {server_id: len(part.items) for server_id, part in collected.parts.items()}
                 if all(one["id"] in counts for one in _describe_all(parts) if _lacks_list(one)):
                     break
+            await parts.catalog.watch.refresh()
     # During a restart after an edit, the old connection's list counts, though it is not the last list.
     return [one | {"tools": counts.get(one["id"])} if _lacks_list(one) else one for one in _describe_all(parts)]
 
@@ -362,6 +364,7 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
         "emptyVariables": list(parts.current.config.empty_variables(server_id)),
         "lastWords": _last_words(parts, server_id),
         "projects": list(server.projects),
+        "flags": describe_flags(parts.catalog.watch.flags.get(server_id, ())) if server.enabled else [],
     }
 
 
