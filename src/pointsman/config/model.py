@@ -21,6 +21,7 @@ from pointsman.config.part import Part
 from pointsman.config.server_model import DOWNLOAD_S, Server, Timeouts
 from pointsman.config.value_types import (
     BearerToken,
+    Confirm,
     Count,
     DatabaseAddress,
     Digest,
@@ -83,6 +84,10 @@ class Project(Part):
     """Name the available servers in the description of `tool_discovery`."""
     catalog_in_instructions: bool = True
     """Name the available servers in the [`instructions`](../concepts/discovery.md#instructions) of the handshake."""
+    confirm: Confirm = "never"
+    """Which calls [a person must confirm](../concepts/confirmation.md): `never`, `destructive`, `writes` (these and
+    other changes), or a list of patterns over tool keys, such as `["files:delete_*"]`. What the project, the server and
+    the token ask for holds together."""
 
 
 class Unassigned(Part):
@@ -92,6 +97,7 @@ class Unassigned(Part):
     exposure: Literal["meta", "flat"] = "meta"
     describe_catalog: bool = False
     catalog_in_instructions: bool = True
+    confirm: Confirm = "never"
 
 
 class Token(Part):
@@ -104,6 +110,9 @@ class Token(Part):
     """Servers it may use; `"*"`: any."""
     expires: Moment | None = None
     """By default never. A date is valid until its end, UTC; a time without a zone is UTC."""
+    confirm: Confirm = "never"
+    """Which of its calls [a person must confirm](../concepts/confirmation.md), as in
+    [projects](#projectsid-and-unassigned)."""
 
 
 class CloudSearch(Part):
@@ -212,6 +221,9 @@ class Limits(Part):
     """Calls that wait for a client's answer; one token has at most half of them."""
     parked_s: Seconds = 300
     """How long such a call waits."""
+    approval_s: Seconds = 900
+    """How long a call that [needs a yes](../concepts/confirmation.md) and whose client cannot be asked stays listed for
+    the owner; and once more as long, from the yes on, the client may repeat it."""
     list_max_age_s: Annotated[float, Field(ge=0, le=86_400)] = 5
     """Maximum age of a cached list of a server; `0` disables the cache."""
     first_list_s: Annotated[float, Field(ge=0, le=3600)] = 2

@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from pointsman.config.part import Part
 from pointsman.config.value_types import (
+    Confirm,
     HeaderName,
     HeaderValue,
     Id,
@@ -93,6 +94,9 @@ class Server(Part):
     trust_annotations: bool | None = None
     """Whether to believe what the server says its tools do (`readOnlyHint`, `destructiveHint`). Otherwise each of its
     tools counts as destructive. By default only bundled servers are believed."""
+    confirm: Confirm = "never"
+    """Which calls of its tools [a person must confirm](../concepts/confirmation.md), as in
+    [projects](#projectsid-and-unassigned)."""
     timeouts: ServerTimeouts = ServerTimeouts()
     """Overrides `connect_s`, `list_s` and `call_s` of [`timeouts`](#timeouts) for this server."""
     db: Store | None = None

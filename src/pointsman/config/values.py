@@ -11,8 +11,11 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr, ValidationInfo
 
 from pointsman.core.extras import install_command, postgres_is_installed, semantic_is_installed
+from pointsman.core.globs import check_pattern
 
 REQUEST_KEY_BYTES = 32
+CONFIRM_WORDS = ("never", "destructive", "writes")
+MAX_PATTERNS = 100
 
 
 def parse_moment(value: object) -> datetime:
@@ -111,6 +114,20 @@ def check_semantic(wanted: bool) -> bool:
             "or remove this key"
         )
     return wanted
+
+
+def parse_confirm(given: object) -> str | tuple[str, ...]:
+    """A word, or patterns over tool keys. What cannot be read is an error and never `never`."""
+    if isinstance(given, str) and given in CONFIRM_WORDS:
+        return given
+    if isinstance(given, str) and ":" in given:
+        raise ValueError("must be a list of patterns; write brackets around it")
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+        words = ", ".join(f"`{word}`" for word in CONFIRM_WORDS)
+        raise ValueError(f'must be one of {words}, or a list of patterns such as `["files:delete_*"]`')
+    if len(given) > MAX_PATTERNS:
+        raise ValueError(f"has more than {MAX_PATTERNS} patterns")
+    return tuple(check_pattern(one) for one in given)
 
 
 def reject_boolean(value: object) -> object:

@@ -40,6 +40,7 @@ from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.headers import HostRules
 from pointsman.router.front.http.protocol import guarded_protocol
+from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.cursors import Cursors
 from pointsman.router.gateway.execute import CallerIds
 from pointsman.router.gateway.gateway import PointsmanGateway
@@ -55,7 +56,7 @@ from pointsman.router.owner.operations import OWNER, operations_of, page_link, s
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
-from pointsman.router.replication import find_peers, open_shared_state, start_sharing, stored_results
+from pointsman.router.replication import find_peers, open_shared_state, open_values, start_sharing, stored_results
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
@@ -197,6 +198,7 @@ class Daemon:
             self._shares,
             stored_results(self._shared, self._current, launch.state_dir, keys),
             self._context_use,
+            Gate(open_values(self._shared, launch.state_dir), lambda: self._current.config),
         )
         self.gateway.client_connected = self._client_connected
         stack.push_async_callback(self.gateway.close)

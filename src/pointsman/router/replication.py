@@ -16,6 +16,8 @@ from pointsman.router.observe.health import Health
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.state.key_values import KeyValues
+from pointsman.router.state.sqlite_values import SqliteKeyValues
 
 if TYPE_CHECKING:
     from pointsman.router.peers.peers import Peers
@@ -33,6 +35,11 @@ def open_shared_state(config: GatewayConfig, state_dir: Path) -> SharedState | N
     from pointsman.router.shared_state import SharedState  # psycopg is an extra, and takes a tenth of a second
 
     return SharedState(config.state.database.get_secret_value(), state_dir, config.state.peer_address)
+
+
+def open_values(shared: SharedState | None, state_dir: Path) -> KeyValues:
+    """Return the key-value store: in PostgreSQL if there is one, else in a file that is created by the first value."""
+    return shared.values if shared is not None else SqliteKeyValues(state_dir)
 
 
 def stored_results(

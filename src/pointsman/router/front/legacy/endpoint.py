@@ -82,7 +82,7 @@ class LegacyMethods:
             token = progress_token(meta) if meta else None
             if token is not None:
                 client = replace(client, progress_token=token)
-            request = FrontRequest(next(self._state.request_ids), method, params, caller, client)
+            request = FrontRequest(next(self._state.request_ids), method, params, caller, client, session.id)
             if method in _SUBSCRIBING:
                 return as_legacy(await session.subscriptions.handle(request, exchange))
             return as_legacy(await self._state.gateway.handle(request, exchange))

@@ -1,0 +1,75 @@
+"""Which calls need a person's yes. Pure: `confirm` of project, server and token together, and a tool's effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from pointsman.catalog.effects import Effect, effect_of
+from pointsman.config.model import GatewayConfig
+from pointsman.config.server_model import Server
+from pointsman.config.value_types import Confirm
+from pointsman.core.errors import ServerUnavailableError
+from pointsman.core.globs import Globs
+from pointsman.core.model import Caller
+
+_EFFECTS: Final[dict[str, frozenset[Effect]]] = {
+    "never": frozenset(),
+    "destructive": frozenset({"destructive"}),
+    "writes": frozenset({"destructive", "write"}),
+}
+
+
+class Rule(Struct, frozen=True):
+    """What the `confirm` of all that a call goes through asks for together."""
+
+    effects: frozenset[Effect]
+    patterns: Globs
+    server: Server
+
+    def applies(self, tool_key: str, claimed: Effect) -> bool:
+        """Whether a call of the tool needs a yes."""
+        return effect_of(self.server, claimed) in self.effects or self.patterns.matches(tool_key)
+
+
+class ConfirmRules:
+    """The rules of one configuration, cached by caller and server: a call without one costs a look-up."""
+
+    def __init__(self, config: GatewayConfig, exempt: str) -> None:
+        """`exempt`: the token id of the owner, whose own command is the yes."""
+        self._config = config
+        self._exempt = exempt
+        parts = (*config.projects.values(), config.unassigned, *config.servers.values(), *config.tokens.values())
+        self._idle = all(part.confirm == "never" for part in parts)
+        self._rules: dict[tuple[Caller, str], Rule | None] = {}
+
+    def of(self, caller: Caller, server_id: str) -> Rule | None:
+        """The rule for a caller's calls to a server; None: none of them needs a yes. Raises ServerUnavailableError."""
+        if self._idle:
+            return None
+        key = (caller, server_id)
+        try:
+            return self._rules[key]
+        except KeyError:
+            rule = self._rules[key] = self._combine(caller, server_id)
+            return rule
+
+    def _combine(self, caller: Caller, server_id: str) -> Rule | None:
+        config = self._config
+        if caller.token_id == self._exempt:
+            return None
+        place = config.unassigned if caller.project_id is None else config.projects.get(caller.project_id)
+        server, token = config.servers.get(server_id), config.tokens.get(caller.token_id)
+        if place is None or server is None or token is None:  # a reload removed it after the call was resolved
+            raise ServerUnavailableError(server_id, "it was taken out of the configuration")
+        return combined(server, (place.confirm, server.confirm, token.confirm))
+
+
+def combined(server: Server, asked: Iterable[Confirm]) -> Rule | None:
+    """The union of what each asks for; None: nothing."""
+    asked = tuple(asked)
+    effects = frozenset[Effect]().union(*(_EFFECTS[one] for one in asked if isinstance(one, str)))
+    patterns = Globs(pattern for one in asked if not isinstance(one, str) for pattern in one)
+    return Rule(effects, patterns, server) if effects or patterns else None
