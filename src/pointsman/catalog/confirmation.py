@@ -42,12 +42,12 @@ class ConfirmRules:
         self._config = config
         self._exempt = exempt
         parts = (*config.projects.values(), config.unassigned, *config.servers.values(), *config.tokens.values())
-        self._idle = all(part.confirm == "never" for part in parts)
+        self.idle = all(part.confirm == "never" for part in parts)
         self._rules: dict[tuple[Caller, str], Rule | None] = {}
 
     def of(self, caller: Caller, server_id: str) -> Rule | None:
         """The rule for a caller's calls to a server; None: none of them needs a yes. Raises ServerUnavailableError."""
-        if self._idle:
+        if self.idle:
             return None
         key = (caller, server_id)
         try:
