@@ -17,6 +17,7 @@ from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayC
 from pointsman.config.model_errors import explain
 from pointsman.config.pasted import CLIENT_SECTION, accept_pasted, mended_id
 from pointsman.config.yaml.document import Document, KeyPath
+from pointsman.core.globs import STAR
 
 MAX_BYTES = 8 * 1_048_576
 
@@ -125,7 +126,7 @@ def read_text(path: Path) -> str:
 
 def advice(config: GatewayConfig) -> tuple[str, ...]:
     """Warnings about what is valid but hardly intended, each with its keys and the next step."""
-    return (*_state_advice(config), *_cloud_advice(config))
+    return (*_state_advice(config), *_cloud_advice(config), *_confirm_advice(config))
 
 
 def _state_advice(config: GatewayConfig) -> tuple[str, ...]:
@@ -141,6 +142,24 @@ def _cloud_advice(config: GatewayConfig) -> tuple[str, ...]:
     sections = ("unassigned" if project_id is None else f"projects.{project_id}" for project_id in projects)
     keys = ", ".join(f"`{section}.optimization`" for section in sections)
     return (f"{keys}: `cloud` needs `cloud_search` with `url` and `token`; until it is set, the local search answers.",)
+
+
+def _confirm_advice(config: GatewayConfig) -> tuple[str, ...]:
+    """A mistyped pattern would ask for nothing."""
+    every = tuple(config.servers)
+    sections: list[tuple[str, object, tuple[str, ...]]] = [("unassigned", config.unassigned.confirm, every)]
+    sections += [(f"projects.{name}", project.confirm, every) for name, project in config.projects.items()]
+    sections += [(f"servers.{name}", server.confirm, (name,)) for name, server in config.servers.items()]
+    sections += [(f"tokens.{name}", token.confirm, every) for name, token in config.tokens.items()]
+    return tuple(
+        f"`{section}.confirm`: `{pattern}` matches no tool, because there is no server `{named}`"
+        f"{' here' if section.startswith('servers.') else ''}; no call needs a yes because of it."
+        for section, patterns, servers in sections
+        if isinstance(patterns, tuple)
+        for pattern in patterns
+        for named in [pattern.partition(":")[0]]
+        if STAR not in named and named not in servers
+    )
 
 
 def cloud_projects(config: GatewayConfig) -> tuple[str | None, ...]:

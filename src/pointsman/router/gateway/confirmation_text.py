@@ -16,10 +16,15 @@ from pointsman.core.escape import escaped, escaped_json
 from pointsman.core.model import Json
 
 MAX_CHARS: Final = 6_000  # of the arguments as shown
+_BUDGET: Final = 3_000  # of these, without indentation
 _MAX_NAME: Final = 200
 _MAX_TEXT: Final = 300  # of one value
+_MIN_TEXT: Final = 24
+_WIDEST: Final = 12  # characters of JSON for one of the text
 _MAX_ITEMS: Final = 40  # of one object or array
 _MAX_DEPTH: Final = 8
+_MIN_CONTAINER: Final = 24
+_PER_ITEM: Final = 8
 _CLAIMS: Final = {
     "read": "only reads",
     "write": "writes, but destroys nothing",
@@ -60,64 +65,82 @@ def name(text: str) -> str:
 
 def shown_arguments(arguments: Any) -> str:
     """The arguments as JSON in which nothing is invisible, at most MAX_CHARS of it and a note."""
-    budget = _Budget(MAX_CHARS)
-    text = msgspec.json.format(wire.encode(budget.shorten(arguments, 0)), indent=2).decode()
-    text = escaped_json(text)
+    shortening = _Shortening()
+    shown, _ = shortening.shorten(arguments, _BUDGET, 0)
+    text = escaped_json(msgspec.json.format(wire.encode(shown), indent=2).decode())
     if len(text) > MAX_CHARS:
-        budget.cut, text = True, text[:MAX_CHARS] + "…"
-    return f"{text}\n(shortened: the arguments have more than is shown here)" if budget.cut else text
+        shortening.cut, text = True, text[:MAX_CHARS] + "…"
+    return f"{text}\n(shortened: the arguments have more than is shown here)" if shortening.cut else text
 
 
-class _Budget:
-    """Walks arguments of any size, and builds at most so many characters of them."""
+class _Shortening:
+    """Walks arguments of any size. Each member gets an equal part of the characters that are left for its object.
 
-    def __init__(self, chars: int) -> None:
-        self._chars = chars
+    Methods return what is shown of a value, and how many characters that takes.
+    """
+
+    def __init__(self) -> None:
         self.cut = False
 
-    def shorten(self, value: Any, depth: int) -> Any:
+    def shorten(self, value: Any, chars: int, depth: int) -> tuple[Any, int]:
         if isinstance(value, str):
-            return self._text(value)
+            return self._text(value, chars)
         if isinstance(value, dict):
-            return self._object(value, depth)
+            return self._object(value, chars, depth)
         if isinstance(value, list):
-            return self._array(value, depth)
+            return self._array(value, chars, depth)
         if isinstance(value, int) and value.bit_length() > 256:
-            self.cut = True
-            return "…"
-        self._chars -= 8
-        return value
+            return self._omitted(value.bit_length(), "bits")
+        return value, 8
 
-    def _text(self, text: str) -> str:
-        most = max(min(_MAX_TEXT, self._chars), 1)
-        self._chars -= min(len(text), most) + 4
-        if len(text) <= most:
-            return text
+    def _text(self, text: str, chars: int) -> tuple[str, int]:
+        most = max(min(_MAX_TEXT, chars), _MIN_TEXT)
+        shown = text[:most]
+        if _width(shown) > most:
+            shown = text[: most // _WIDEST]
+        if len(shown) == len(text):
+            return text, _width(text)
         self.cut = True
-        return f"{text[:most]}… ({len(text):,} characters)"
+        shown = f"{shown}… ({len(text):,} characters)"
+        return shown, _width(shown)
 
-    def _object(self, value: dict[str, Any], depth: int) -> Any:
-        if depth >= _MAX_DEPTH:
+    def _object(self, value: dict[str, Any], chars: int, depth: int) -> tuple[Any, int]:
+        if value and (depth >= _MAX_DEPTH or chars < _MIN_CONTAINER):
             return self._omitted(len(value), "members")
         shown: dict[str, Any] = {}
+        left, most = chars, min(len(value), _MAX_ITEMS)
         for at, (key, item) in enumerate(value.items()):
-            if at >= _MAX_ITEMS or self._chars <= 0:
-                shown["…"] = self._omitted(len(value) - at, "more members")
+            if at == most:
+                shown["…"], used = self._omitted(len(value) - at, "more members")
+                left -= used
                 break
-            shown[self._text(key)] = self.shorten(item, depth + 1)
-        return shown
+            share = left // (most - at)
+            name, of_name = self._text(key, share // 2)
+            name = f"{name} (member {at + 1})" if name in shown else name
+            shown[name], of_item = self.shorten(item, share - of_name, depth + 1)
+            left -= of_name + of_item + _PER_ITEM
+        return shown, chars - left
 
-    def _array(self, value: list[Any], depth: int) -> Any:
-        if depth >= _MAX_DEPTH:
+    def _array(self, value: list[Any], chars: int, depth: int) -> tuple[Any, int]:
+        if value and (depth >= _MAX_DEPTH or chars < _MIN_CONTAINER):
             return self._omitted(len(value), "items")
         shown: list[Any] = []
+        left, most = chars, min(len(value), _MAX_ITEMS)
         for at, item in enumerate(value):
-            if at >= _MAX_ITEMS or self._chars <= 0:
-                shown.append(self._omitted(len(value) - at, "more items"))
+            if at == most:
+                shown.append(self._omitted(len(value) - at, "more items")[0])
                 break
-            shown.append(self.shorten(item, depth + 1))
-        return shown
+            one, used = self.shorten(item, left // (most - at), depth + 1)
+            shown.append(one)
+            left -= used + _PER_ITEM
+        return shown, chars - left
 
-    def _omitted(self, count: int, what: str) -> str:
+    def _omitted(self, count: int, what: str) -> tuple[str, int]:
         self.cut = True
-        return f"… ({count:,} {what})"
+        text = f"… ({count:,} {what})"
+        return text, len(text)
+
+
+def _width(text: str) -> int:
+    """How many characters of JSON a text takes in which nothing is invisible."""
+    return len(escaped_json(wire.encode(text).decode()))
