@@ -10,9 +10,9 @@ from msgspec import Struct
 from pointsman.catalog.effects import Effect, effect_of
 from pointsman.config.model import GatewayConfig
 from pointsman.config.server_model import Server
+from pointsman.config.tool_patterns import MAX_NAME_CHARS, NamePatterns, ToolPatterns
 from pointsman.config.value_types import Confirm
 from pointsman.core.errors import ServerUnavailableError
-from pointsman.core.globs import Globs
 from pointsman.core.model import Caller
 
 _EFFECTS: Final[dict[str, frozenset[Effect]]] = {
@@ -26,12 +26,14 @@ class Rule(Struct, frozen=True):
     """What the `confirm` of all that a call goes through asks for together."""
 
     effects: frozenset[Effect]
-    patterns: Globs
+    patterns: NamePatterns | None
     server: Server
 
-    def applies(self, tool_key: str, claimed: Effect) -> bool:
+    def applies(self, tool_name: str, claimed: Effect) -> bool:
         """Whether a call of the tool needs a yes."""
-        return effect_of(self.server, claimed) in self.effects or self.patterns.matches(tool_key)
+        if effect_of(self.server, claimed) in self.effects:
+            return True
+        return self.patterns is not None and (len(tool_name) > MAX_NAME_CHARS or self.patterns.leaves(tool_name))
 
 
 class ConfirmRules:
@@ -41,8 +43,10 @@ class ConfirmRules:
         """`exempt`: the token id of the owner, whose own command is the yes."""
         self._config = config
         self._exempt = exempt
-        parts = (*config.projects.values(), config.unassigned, *config.servers.values(), *config.tokens.values())
-        self.idle = all(part.confirm == "never" for part in parts)
+        asked = {project.confirm for project in config.projects.values()} | {config.unassigned.confirm}
+        asked |= {server.confirm for server in config.servers.values()}
+        asked |= {token.confirm for token in config.tokens.values()}
+        self.idle = asked == {"never"}
         self._rules: dict[tuple[Caller, str], Rule | None] = {}
 
     def of(self, caller: Caller, server_id: str) -> Rule | None:
@@ -64,12 +68,14 @@ class ConfirmRules:
         server, token = config.servers.get(server_id), config.tokens.get(caller.token_id)
         if place is None or server is None or token is None:  # a reload removed it after the call was resolved
             raise ServerUnavailableError(server_id, "it was taken out of the configuration")
-        return combined(server, (place.confirm, server.confirm, token.confirm))
+        return combined(server_id, server, (place.confirm, server.confirm, token.confirm))
 
 
-def combined(server: Server, asked: Iterable[Confirm]) -> Rule | None:
+def combined(server_id: str, server: Server, asked: Iterable[Confirm]) -> Rule | None:
     """The union of what each asks for; None: nothing."""
     asked = tuple(asked)
     effects = frozenset[Effect]().union(*(_EFFECTS[one] for one in asked if isinstance(one, str)))
-    patterns = Globs(pattern for one in asked if not isinstance(one, str) for pattern in one)
-    return Rule(effects, patterns, server) if effects or patterns else None
+    listed = [pattern for one in asked if not isinstance(one, str) for pattern in one]
+    named = ToolPatterns(listed).of_server(server_id) if listed else None
+    patterns = None if named is None or named.leaves_none else named
+    return Rule(effects, patterns, server) if effects or patterns is not None else None

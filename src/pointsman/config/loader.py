@@ -16,8 +16,8 @@ from pointsman.config.files import NotRegularFileError, open_regular
 from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, State, Token
 from pointsman.config.model_errors import explain
 from pointsman.config.pasted import CLIENT_SECTION, accept_pasted, mended_id
+from pointsman.config.tool_patterns import named_server
 from pointsman.config.yaml.document import Document, KeyPath
-from pointsman.core.globs import STAR
 
 MAX_BYTES = 8 * 1_048_576
 
@@ -145,20 +145,13 @@ def _cloud_advice(config: GatewayConfig) -> tuple[str, ...]:
 
 
 def _confirm_advice(config: GatewayConfig) -> tuple[str, ...]:
-    """A mistyped pattern would ask for nothing."""
-    every = tuple(config.servers)
-    sections: list[tuple[str, object, tuple[str, ...]]] = [("unassigned", config.unassigned.confirm, every)]
-    sections += [(f"projects.{name}", project.confirm, every) for name, project in config.projects.items()]
-    sections += [(f"servers.{name}", server.confirm, (name,)) for name, server in config.servers.items()]
-    sections += [(f"tokens.{name}", token.confirm, every) for name, token in config.tokens.items()]
+    """A pattern of a server that names another one asks for nothing."""
     return tuple(
-        f"`{section}.confirm`: `{pattern}` matches no tool, because there is no server `{named}`"
-        f"{' here' if section.startswith('servers.') else ''}; no call needs a yes because of it."
-        for section, patterns, servers in sections
-        if isinstance(patterns, tuple)
-        for pattern in patterns
-        for named in [pattern.partition(":")[0]]
-        if STAR not in named and named not in servers
+        f"`servers.{server_id}.confirm`: `{pattern}` names another server, so no call needs a yes because of it."
+        for server_id, server in config.servers.items()
+        if isinstance(server.confirm, tuple)
+        for pattern in server.confirm
+        if named_server(pattern) not in (None, server_id)
     )
 
 
@@ -186,6 +179,7 @@ def _check_names(document: Document) -> None:
             _require_defined(document, path, "project", project, projects, also=(ANY, UNASSIGNED))
         for path, server in _listed_names(("tokens", token_id, "servers"), token):
             _require_defined(document, path, "server", server, servers, also=(ANY,))
+    _check_confirm(document)
     if _RESERVED_PROJECT in projects:
         document.add_problem(
             ("projects", _RESERVED_PROJECT), "is reserved for `no project`; choose another id", key=True
@@ -197,6 +191,24 @@ def _check_names(document: Document) -> None:
             reason += ", or delete the entry if it is this gateway itself"
         document.add_problem(("servers", RESERVED_SERVER_ID), reason, key=True)
     _check_secrets_are_unique(document)
+
+
+def _check_confirm(document: Document) -> None:
+    for section in ("servers", "projects", "tokens"):
+        for entry_id, entry in _section(document, section).items():
+            _check_patterns(document, (section, entry_id, "confirm"), entry)
+    _check_patterns(document, ("unassigned", "confirm"), _section(document, "unassigned"))
+
+
+def _check_patterns(document: Document, path: KeyPath, entry: object) -> None:
+    """A misspelt server in a pattern with `!` would leave open what it is meant to close."""
+    for at, pattern in _listed_names(path, entry):
+        server_id = named_server(pattern)
+        if server_id is None or ":" not in pattern or not _PLAIN_ID.fullmatch(server_id):
+            continue  # it fits several servers, or the model reports it
+        servers = _section(document, "servers")
+        secret = pattern in document.external_texts and server_id not in servers
+        _require_defined(document, at, "server", pattern if secret else server_id, servers)
 
 
 def _new_names(name: str) -> Iterator[str]:

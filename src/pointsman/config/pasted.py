@@ -61,8 +61,8 @@ _IGNORED = {
     **dict.fromkeys(WITHOUT_EFFECT - {"bundled"} | {"source"}, "is ignored: it has no meaning for a gateway"),
     **dict.fromkeys(
         CONFIRMATIONS,
-        "is ignored: it is a setting of the client, and loosens nothing here; `confirm` says which calls a person must "
-        "confirm, `tool_permissions` forbids tools for all clients",
+        "is ignored: it loosens nothing here; `confirm` says which calls need a yes, `tool_permissions` forbids tools "
+        "for all clients",
     ),
     **dict.fromkeys(
         ("timeout", "startup_timeout_sec", "tool_timeout_sec", "initTimeout", "requestTimeout"),

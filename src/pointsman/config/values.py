@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationInfo
 
+from pointsman.config.tool_patterns import EXCLUDE, MAX_PATTERNS, check_pattern
 from pointsman.core.extras import install_command, postgres_is_installed, semantic_is_installed
-from pointsman.core.globs import check_pattern
 
 REQUEST_KEY_BYTES = 32
 CONFIRM_WORDS = ("never", "destructive", "writes")
-MAX_PATTERNS = 100
 
 
 def parse_moment(value: object) -> datetime:
@@ -127,6 +126,8 @@ def parse_confirm(given: object) -> str | tuple[str, ...]:
         raise ValueError(f'must be one of {words}, or a list of patterns such as `["files:delete_*"]`')
     if len(given) > MAX_PATTERNS:
         raise ValueError(f"has more than {MAX_PATTERNS} patterns")
+    if any(one.startswith(EXCLUDE) for one in given):
+        raise ValueError("names calls that need a yes, so no pattern can begin with `!`")
     return tuple(check_pattern(one) for one in given)
 
 

@@ -245,7 +245,7 @@ class Executor:
         self, request: FrontRequest, back: BackChannel, record: Record, rule: Rule, tool: KnownTool, reading: Reading
     ) -> bool:
         """Return whether the call needs a person's yes, which it has then. Raises GatewayError, ProtocolError."""
-        if not rule.applies(tool.document.tool_key, tool.claimed):
+        if not rule.applies(tool.tool_name, tool.claimed):
             return False
         if await self._gate.confirm(request, back, record, rule, tool, reading.arguments):
             await self._catalog.resolve_again(request.caller, tool)  # a person took some time
