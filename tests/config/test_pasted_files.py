@@ -137,7 +137,8 @@ ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
             'f.yaml:2:3: mcpServers."github.com/upstash/context7-mcp": has the id `context7-mcp` here '
             "and keeps this name for display",
             'f.yaml:3:5: mcpServers."github.com/upstash/context7-mcp".autoApprove: is ignored: it loosens nothing '
-            "here; `confirm` says which calls need a yes, `tool_permissions` forbids tools for all clients (also in 1 more place)",
+            "here; `confirm` says which calls need a yes, `tool_permissions` forbids tools for all clients "
+            "(also in 1 more place)",
             'f.yaml:3:52: mcpServers."github.com/upstash/context7-mcp".timeout: is ignored: clients count in '
             "different units; set `timeouts: {call_s: 60}`, in seconds",
         ],
