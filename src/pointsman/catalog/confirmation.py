@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pointsman.catalog.effects import Effect, effect_of
+from pointsman.catalog.effects import EFFECTS, Effect, effect_of
 from pointsman.config.model import GatewayConfig
 from pointsman.config.server_model import Server
 from pointsman.config.tool_patterns import MAX_NAME_CHARS, NamePatterns, ToolPatterns
@@ -15,7 +15,7 @@ from pointsman.config.value_types import Confirm
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller
 
-_EFFECTS: Final[dict[str, frozenset[Effect]]] = {
+_ASKED: Final[dict[str, frozenset[Effect]]] = {
     "never": frozenset(),
     "destructive": frozenset({"destructive"}),
     "writes": frozenset({"destructive", "write"}),
@@ -25,13 +25,13 @@ _EFFECTS: Final[dict[str, frozenset[Effect]]] = {
 class Rule(Struct, frozen=True):
     """What the `confirm` of all that a call goes through asks for together."""
 
-    effects: frozenset[Effect]
+    claims: frozenset[Effect]  # tools that claim one of these effects need a yes, as far as claims are trusted
     patterns: NamePatterns | None
     server: Server
 
     def applies(self, tool_name: str, claimed: Effect) -> bool:
         """Whether a call of the tool needs a yes."""
-        if effect_of(self.server, claimed) in self.effects:
+        if claimed in self.claims:
             return True
         return self.patterns is not None and (len(tool_name) > MAX_NAME_CHARS or self.patterns.leaves(tool_name))
 
@@ -74,8 +74,9 @@ class ConfirmRules:
 def combined(server_id: str, server: Server, asked: Iterable[Confirm]) -> Rule | None:
     """The union of what each asks for; None: nothing."""
     asked = tuple(asked)
-    effects = frozenset[Effect]().union(*(_EFFECTS[one] for one in asked if isinstance(one, str)))
+    effects = frozenset[Effect]().union(*(_ASKED[one] for one in asked if isinstance(one, str)))
     listed = [pattern for one in asked if not isinstance(one, str) for pattern in one]
     named = ToolPatterns(listed).of_server(server_id) if listed else None
     patterns = None if named is None or named.leaves_none else named
-    return Rule(effects, patterns, server) if effects or patterns is not None else None
+    claims = frozenset(claimed for claimed in EFFECTS if effect_of(server, claimed) in effects)
+    return Rule(claims, patterns, server) if claims or patterns is not None else None
