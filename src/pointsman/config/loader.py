@@ -179,6 +179,10 @@ def _check_names(document: Document) -> None:
             _require_defined(document, path, "project", project, projects, also=(ANY, UNASSIGNED))
         for path, server in _listed_names(("tokens", token_id, "servers"), token):
             _require_defined(document, path, "server", server, servers, also=(ANY,))
+        _check_patterns(document, ("tokens", token_id, "tools"), token)
+    for project_id, project in projects.items():
+        _check_patterns(document, ("projects", project_id, "tools"), project)
+    _check_patterns(document, ("unassigned", "tools"), _section(document, "unassigned"))
     _check_confirm(document)
     if _RESERVED_PROJECT in projects:
         document.add_problem(

@@ -36,6 +36,7 @@ from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs
 from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import Guard
+from pointsman.router.downstream.stdio.launch import protected_paths
 from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.headers import HostRules
@@ -48,6 +49,7 @@ from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
 from pointsman.router.observe.recent import RecentFigures
+from pointsman.router.observe.telemetry import start_tracing
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.other_paths import OtherPaths
 from pointsman.router.owner.changes import changed_entries
@@ -61,6 +63,7 @@ from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
 from pointsman.router.serving.log_file import LogFile, logged_to_file
+from pointsman.router.serving.log_lines import LogLines
 from pointsman.router.serving.reload import Reloader, log_advice, needs_restart
 from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.service_manager import ServiceManager
@@ -91,6 +94,7 @@ class Launch(Struct, frozen=True):
     first_token: FirstToken | None = None
     manager: ServiceManager = field(default_factory=ServiceManager)  # which may have started this process
     page: Callable[[str], None] | None = None  # called with a link that signs a browser in, when the port is open
+    stderr: LogLines | None = None  # the format of the log there, if this process logs there
     replica_dir: Path | None = None  # of this replica, below `state_dir`, which it then shares; set by `serve`
 
     @property
@@ -149,6 +153,7 @@ class Daemon:
         self._launch = launch
         self._listener = listener
         self._log_file = log_file
+        self._configure_log(launch.config)
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
         self._search_started = False
@@ -164,6 +169,9 @@ class Daemon:
         Processes are started when the port is open.
         """
         stack, launch = self._stack, self._launch
+        self._tracing = start_tracing(self._current.config.telemetry, os.environ)
+        if self._tracing is not None:
+            stack.push_async_callback(self._tracing.close)
         self._start_downstream(await self._start_guard())
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._recent = RecentFigures(self._metrics)
@@ -282,15 +290,15 @@ class Daemon:
 
     async def reload(self, config: GatewayConfig) -> None:
         """Replace the configuration. Rights come first: a revoked token must stop working whatever fails after that."""
-        before, self._current.config = self._current.config, config
+        before = self._current.config
+        self._current.replace(config)
         self._catalog.reconfigure(config)
-        self._shares.limits = config.limits
+        self._shares.reload(config.limits)
         self._offers.reconfigure(config)
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
         self._front.hosts = HostRules.of(config.listen, self._port)
-        if self._log_file is not None:
-            self._log_file.configure(config.log)
+        self._configure_log(config)
         for key in needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
         for verb, what in changed_entries(before, config):
@@ -298,6 +306,12 @@ class Daemon:
         log_advice(config)
         self._cloud.configure(config.cloud_search)
         await self._fleet.apply(config)
+
+    def _configure_log(self, config: GatewayConfig) -> None:
+        if self._log_file is not None:
+            self._log_file.configure(config.log)
+        if self._launch.stderr is not None:
+            self._launch.stderr.configure(config.log.format)
 
     async def stop(self) -> None:
         """Close what `start` opened, in reverse order."""
@@ -328,7 +342,12 @@ class Daemon:
         self._shares = TokenShares(self._current.config.limits)
         in_flight = self._in_flight = InFlight(lambda: self._current.config.limits.in_flight_bytes)
         connectors = Connectors(
-            SystemProcesses(guard), state_dir, self._logs, memory=memory, in_flight=in_flight, state_database=database
+            SystemProcesses(guard, protected=protected_paths(state_dir, self._launch.config_path)),
+            state_dir,
+            self._logs,
+            memory=memory,
+            in_flight=in_flight,
+            state_database=database,
         )
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
 
@@ -377,7 +396,10 @@ class Daemon:
             full=self._shares.is_full,
             in_flight=self._in_flight,
             peers=self._peers,
+            tracer=self._tracing,
         )
+        if self._launch.stderr is not None:
+            self._launch.stderr.ids = self._front.log_ids
         self._parts = self._build_parts()
         self._page = PageMount(self._parts, lambda: self._front.hosts)
         self._front.other_paths = OtherPaths(self._build_app)

@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Sequence
 
+from msgspec.structs import replace
+
 from pointsman.catalog.confirmation import Rule
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
@@ -24,11 +26,11 @@ from pointsman.core.errors import (
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.core.rounds import own_round
 from pointsman.core.sdk import INPUT_REQUIRED_METHODS
-from pointsman.core.seams import CONFIRMATION, INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError
+from pointsman.core.seams import CONFIRMATION, INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError, Span
 from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending
 from pointsman.router.downstream.server.fleet import Fleet
-from pointsman.router.downstream.server.server import RESTART_S
+from pointsman.router.downstream.server.server import RESTART_S, DownstreamServer
 from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
@@ -383,7 +385,30 @@ def send_to_server(
                 params[key] = request.params[key]
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
+    if request.span is not None:
+        return _send_traced(request.span, server, params, request, back, spent_s, session)
     return server.request(request.method, params, request, back, spent_s, session)
+
+
+async def _send_traced(
+    parent: Span,
+    server: DownstreamServer,
+    params: Json,
+    request: FrontRequest,
+    back: BackChannel,
+    spent_s: float,
+    session: object | None,
+) -> Json:
+    """`DownstreamServer.request` with a span of its own, which the server's own spans can continue."""
+    version = server.introduction.version if server.introduction is not None else ""
+    span = parent.call(server.id, version, request.method, params)
+    try:
+        result = await server.request(request.method, params, replace(request, span=span), back, spent_s, session)
+    except BaseException as error:
+        span.end(error)
+        raise
+    span.end(result)
+    return result
 
 
 class CallerIds:

@@ -284,6 +284,7 @@ def needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
         "listen.host": old.listen.host != new.listen.host,
         "listen.port": old.listen.port != new.listen.port,
         "state": old.state != new.state,
+        "telemetry": old.telemetry != new.telemetry,
     }
     return [key for key, changed in changes.items() if changed]
 
