@@ -16,6 +16,7 @@ from mcp import types
 from mcp.client.context import ClientRequestContext
 
 from pointsman.router.owner.client import OperationError, ask
+from pointsman.router.state.sqlite_values import SqliteKeyValues
 from tests.e2e.client import BOTH_ERAS, Mode
 from tests.e2e.people import Person, person
 from tests.e2e.test_eras import stdio_asker
@@ -94,7 +95,7 @@ def config_of(folder: Path) -> dict[str, Any]:
         "servers": {
             "old": stdio_asker("legacy", trace),
             "new": stdio_asker("modern", trace),
-            "kept": from_file(folder / "kept.json", "k", {"tools": tools}, trust_annotations=True),
+            "kept": from_file(folder / "kept.json", "k", {"tools": tools}, trust_annotations=True, pin="off"),
             "flat": from_file(folder / "flat.json", "f", {"tools": tools}, trust_annotations=True, projects=["flat"]),
         },
     }
@@ -361,7 +362,7 @@ async def test_a_killed_gateway_runs_nothing_and_neither_does_its_successor(era:
         "servers": {"old": stdio_asker("legacy", tmp_path / "trace")},
     }
     async with gateway_process(tmp_path, config) as gateway:
-        assert not (gateway.state_dir / "values.db").exists()  # no call has needed a yes
+        assert not SqliteKeyValues(gateway.state_dir).list("confirm/")  # no call has needed a yes
         call: asyncio.Task[Any] = asyncio.create_task(_silent(gateway) if era == "legacy" else _parked(gateway))
         open_one = await Gated(gateway, tmp_path).one_pending("old:plain")
         if era == "modern":
@@ -414,10 +415,10 @@ async def test_a_question_times_out_and_a_lost_store_refuses(tmp_path: Path) -> 
             ("input_required", None, None),
             ("denied", "confirmation_required", "timeout"),
         ]
-    (tmp_path / "state" / "values.db").write_bytes(b"no database" * 1000)
-    for beside in ("values.db-wal", "values.db-shm"):
-        (tmp_path / "state" / beside).unlink(missing_ok=True)
     async with gateway_process(tmp_path, config, token=gateway.token) as gateway:
+        for file in gateway.state_dir.glob("values.db*"):
+            file.unlink()
+        (gateway.state_dir / "values.db").mkdir()
         for able in (True, False):
             async with person(gateway, "auto", able=able, who=Judge("ada", words=["once"])) as (_, model):
                 assert code_of(await model.execute("old:plain", tag="slow")) == "confirmation_required"

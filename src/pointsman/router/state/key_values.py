@@ -36,6 +36,10 @@ class KeyValues(Protocol):
         """
         ...
 
+    def put_all(self, values: Mapping[str, bytes]) -> None:
+        """Store all of them or none, whatever versions they have."""
+        ...
+
     def delete(self, key: str, *, version: int | None = None) -> bool:
         """Return whether the key existed, with that version if one is given."""
         ...

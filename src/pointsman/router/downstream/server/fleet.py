@@ -46,6 +46,7 @@ class ConnectionSpec(Struct, frozen=True):
             "trust_annotations": None,
             "prefix": None,
             "timeouts": ServerTimeouts(),
+            "pin": None,
         }
         limits = (config.limits.result_bytes, config.limits.messages)
         return cls(server.model_copy(update=irrelevant), limits, config.is_flat(server))
