@@ -110,8 +110,8 @@ ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
         {"docs": {"url": "https://docs.example/mcp", "tool_permissions": {"*": False, "find": True}}},
         [
             "f.yaml:1:2: theme: is ignored: it is a setting of the client",
-            "f.yaml:2:51: mcpServers.docs.trust: is ignored: confirmations are up to the client; "
-            "`tool_permissions` forbids tools for all clients",
+            "f.yaml:2:51: mcpServers.docs.trust: is ignored: it loosens nothing here; "
+            "`confirm` says which calls need a yes, `tool_permissions` forbids tools for all clients",
             "f.yaml:2:66: mcpServers.docs.timeout: is ignored: clients count in different units; "
             "set `timeouts: {call_s: 60}`, in seconds",
         ],
@@ -146,8 +146,9 @@ ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
         [
             'f.yaml:2:3: mcpServers."github.com/upstash/context7-mcp": has the id `context7-mcp` here '
             "and keeps this name for display",
-            'f.yaml:3:5: mcpServers."github.com/upstash/context7-mcp".autoApprove: is ignored: confirmations are up to '
-            "the client; `tool_permissions` forbids tools for all clients (also in 1 more place)",
+            'f.yaml:3:5: mcpServers."github.com/upstash/context7-mcp".autoApprove: is ignored: it loosens nothing '
+            "here; `confirm` says which calls need a yes, `tool_permissions` forbids tools for all clients "
+            "(also in 1 more place)",
             'f.yaml:3:52: mcpServers."github.com/upstash/context7-mcp".timeout: is ignored: clients count in '
             "different units; set `timeouts: {call_s: 60}`, in seconds",
         ],
@@ -159,8 +160,8 @@ ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
         """,
         {"docs": {"url": "https://docs.example/mcp", "transport": "http"}},
         [
-            "f.yaml:2:26: mcpServers.docs.alwaysAllow: is ignored: confirmations are up to the client; "
-            "`tool_permissions` forbids tools for all clients"
+            "f.yaml:2:26: mcpServers.docs.alwaysAllow: is ignored: it loosens nothing here; "
+            "`confirm` says which calls need a yes, `tool_permissions` forbids tools for all clients"
         ],
     ),
     "Copilot CLI": (
@@ -248,8 +249,8 @@ ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
         """,
         {"notes": {"command": "notes"}, "time": {"command": "uvx"}},
         [
-            "f.yaml:5:32: mcpServers.time.autoApprove: is ignored: confirmations are up to the client; "
-            "`tool_permissions` forbids tools for all clients"
+            "f.yaml:5:32: mcpServers.time.autoApprove: is ignored: it loosens nothing here; "
+            "`confirm` says which calls need a yes, `tool_permissions` forbids tools for all clients"
         ],
     ),
     "two JSON blocks": (

@@ -38,6 +38,7 @@ VALUES: Mapping[Any, tuple[str, str]] = {
 }
 NAMES = {
     **{kind: name for kind, (name, _) in VALUES.items()},
+    value_types.Confirm: "`never`, `destructive`, `writes` or list of patterns",
     value_types.RequestKey: "secret",
     value_types.DatabaseAddress: "text",
     value_types.PeerAddress: "text",

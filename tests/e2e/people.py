@@ -50,10 +50,16 @@ class Person:
 
 @asynccontextmanager
 async def person(
-    gateway: GatewayProcess, mode: Mode, name: str = "ada", *, able: bool = True, token: str | None = None
+    gateway: GatewayProcess,
+    mode: Mode,
+    name: str = "ada",
+    *,
+    able: bool = True,
+    token: str | None = None,
+    who: Person | None = None,
 ) -> AsyncIterator[tuple[Person, Assistant]]:
     """Somebody who can be asked everything, or nothing."""
-    who = Person(name)
+    who = who or Person(name)
     headers = {"Authorization": f"Bearer {token or gateway.token}"}
     async with (
         asyncio.timeout(SESSION_S),

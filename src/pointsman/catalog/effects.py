@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pointsman.config.server_model import Server
 
 Effect = Literal["read", "write", "destructive"]
+EFFECTS: tuple[Effect, ...] = get_args(Effect)
 
 
 def claimed_effect(tool: Mapping[str, Any]) -> Effect:

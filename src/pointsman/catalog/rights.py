@@ -7,6 +7,7 @@ from typing import Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
+from pointsman.catalog.confirmation import ConfirmRules
 from pointsman.catalog.effects import Effect, effect_of
 from pointsman.catalog.names import NameIndex
 from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
@@ -46,6 +47,7 @@ class RightsIndex:
     def __init__(self, config: GatewayConfig) -> None:
         self.config = config
         self.tokens = TokenIndex(config.tokens)
+        self.confirm = ConfirmRules(config, exempt=OWNER_ID)
         self._projects = _projects_by_token(config)
         self._grants: dict[Caller, _Grants] = {}
         self._names: dict[Caller, NameIndex] = {}

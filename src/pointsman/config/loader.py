@@ -126,7 +126,7 @@ def read_text(path: Path) -> str:
 
 def advice(config: GatewayConfig) -> tuple[str, ...]:
     """Warnings about what is valid but hardly intended, each with its keys and the next step."""
-    return (*_state_advice(config), *_cloud_advice(config))
+    return (*_state_advice(config), *_cloud_advice(config), *_confirm_advice(config))
 
 
 def _state_advice(config: GatewayConfig) -> tuple[str, ...]:
@@ -142,6 +142,17 @@ def _cloud_advice(config: GatewayConfig) -> tuple[str, ...]:
     sections = ("unassigned" if project_id is None else f"projects.{project_id}" for project_id in projects)
     keys = ", ".join(f"`{section}.optimization`" for section in sections)
     return (f"{keys}: `cloud` needs `cloud_search` with `url` and `token`; until it is set, the local search answers.",)
+
+
+def _confirm_advice(config: GatewayConfig) -> tuple[str, ...]:
+    """A pattern of a server that names another one asks for nothing."""
+    return tuple(
+        f"`servers.{server_id}.confirm`: `{pattern}` names another server, so no call needs a yes because of it."
+        for server_id, server in config.servers.items()
+        if isinstance(server.confirm, tuple)
+        for pattern in server.confirm
+        if named_server(pattern) not in (None, server_id)
+    )
 
 
 def cloud_projects(config: GatewayConfig) -> tuple[str | None, ...]:
@@ -172,6 +183,7 @@ def _check_names(document: Document) -> None:
     for project_id, project in projects.items():
         _check_patterns(document, ("projects", project_id, "tools"), project)
     _check_patterns(document, ("unassigned", "tools"), _section(document, "unassigned"))
+    _check_confirm(document)
     if _RESERVED_PROJECT in projects:
         document.add_problem(
             ("projects", _RESERVED_PROJECT), "is reserved for `no project`; choose another id", key=True
@@ -183,6 +195,13 @@ def _check_names(document: Document) -> None:
             reason += ", or delete the entry if it is this gateway itself"
         document.add_problem(("servers", RESERVED_SERVER_ID), reason, key=True)
     _check_secrets_are_unique(document)
+
+
+def _check_confirm(document: Document) -> None:
+    for section in ("servers", "projects", "tokens"):
+        for entry_id, entry in _section(document, section).items():
+            _check_patterns(document, (section, entry_id, "confirm"), entry)
+    _check_patterns(document, ("unassigned", "confirm"), _section(document, "unassigned"))
 
 
 def _check_patterns(document: Document, path: KeyPath, entry: object) -> None:

@@ -23,6 +23,7 @@ from pointsman.config.server_model import DOWNLOAD_S, Server, Timeouts
 from pointsman.config.value_types import (
     BearerToken,
     CollectorAddress,
+    Confirm,
     Count,
     DatabaseAddress,
     Digest,
@@ -91,6 +92,10 @@ class Project(Part):
     """Name the available servers in the description of `tool_discovery`."""
     catalog_in_instructions: bool = True
     """Name the available servers in the [`instructions`](../concepts/discovery.md#instructions) of the handshake."""
+    confirm: Confirm = "never"
+    """Which calls [a person must confirm](../concepts/confirmation.md): `never`, `destructive`, `writes` (these and
+    other changes), or a list of patterns over tool keys, such as `["files:delete_*"]`. What the project, the server and
+    the token ask for holds together."""
     tools: ToolPatternList | None = None
     """Which tools of its servers exist for callers of the project, by [patterns](#patterns-over-tools). By default
     all."""
@@ -104,6 +109,7 @@ class Unassigned(Part):
     describe_catalog: bool = False
     catalog_in_instructions: bool = True
     tools: ToolPatternList | None = None
+    confirm: Confirm = "never"
 
 
 def check_scopes(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
@@ -132,6 +138,9 @@ class Token(Part):
     """By default never. A date is valid until its end, UTC; a time without a zone is UTC."""
     rates: TokenRates = TokenRates()
     """[Calls, discoveries and reads](#rates) of this token; what is absent here is taken from the top level."""
+    confirm: Confirm = "never"
+    """Which of its calls [a person must confirm](../concepts/confirmation.md), as in
+    [projects](#projectsid-and-unassigned)."""
 
 
 class CloudSearch(Part):
@@ -240,6 +249,9 @@ class Limits(Part):
     """Calls that wait for a client's answer; one token has at most half of them."""
     parked_s: Seconds = 300
     """How long such a call waits."""
+    approval_s: Seconds = 900
+    """How long a call that [needs a yes](../concepts/confirmation.md) and whose client cannot be asked stays listed for
+    the owner; and once more as long, from the yes on, the client may repeat it."""
     list_max_age_s: Annotated[float, Field(ge=0, le=86_400)] = 5
     """Maximum age of a cached list of a server; `0` disables the cache."""
     first_list_s: Annotated[float, Field(ge=0, le=3600)] = 2

@@ -61,7 +61,8 @@ _IGNORED = {
     **dict.fromkeys(WITHOUT_EFFECT - {"bundled"} | {"source"}, "is ignored: it has no meaning for a gateway"),
     **dict.fromkeys(
         CONFIRMATIONS,
-        "is ignored: confirmations are up to the client; `tool_permissions` forbids tools for all clients",
+        "is ignored: it loosens nothing here; `confirm` says which calls need a yes, `tool_permissions` forbids tools "
+        "for all clients",
     ),
     **dict.fromkeys(
         ("timeout", "startup_timeout_sec", "tool_timeout_sec", "initTimeout", "requestTimeout"),

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from pointsman.config.part import Part
 from pointsman.config.rates_model import ServerRates, ToolRates
 from pointsman.config.value_types import (
+    Confirm,
     Count,
     HeaderName,
     HeaderValue,
@@ -124,6 +125,9 @@ class Server(Part):
     """[Calls and reads](#rates) of this server, all tokens together."""
     tool_rates: Mapping[str, ToolRates] = {}
     """[Calls](#rates) of single tools of this server, all tokens together, such as `{send: {calls_per_day: 100}}`."""
+    confirm: Confirm = "never"
+    """Which calls of its tools [a person must confirm](../concepts/confirmation.md), as in
+    [projects](#projectsid-and-unassigned)."""
     sandbox: Sandbox | None = None
     """`command` only: what the program may reach ([keys](#sandbox-and-limits-of-a-server)); `{}` is its own files,
     without a network. If that cannot be enforced in full, the server is not started."""

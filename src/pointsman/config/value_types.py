@@ -23,6 +23,7 @@ from pointsman.config.values import (
     check_semantic,
     check_url,
     check_variable_name,
+    parse_confirm,
     parse_memory,
     parse_moment,
     parse_network,
@@ -57,6 +58,7 @@ ToolPattern = Annotated[str, AfterValidator(check_pattern)]
 ToolPatternList = Annotated[tuple[ToolPattern, ...], AfterValidator(check_patterns)]
 HeaderName = Annotated[str, AfterValidator(check_header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
+Confirm = Annotated[str | tuple[str, ...], PlainValidator(parse_confirm)]  # a word, or patterns over tool keys
 
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
 ID_PATTERN = r"^_?([A-Za-z0-9-]_?)*$"

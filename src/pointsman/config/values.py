@@ -10,9 +10,11 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationInfo
 
+from pointsman.config.tool_patterns import EXCLUDE, MAX_PATTERNS, check_pattern
 from pointsman.core.extras import install_command, otel_is_installed, postgres_is_installed, semantic_is_installed
 
 REQUEST_KEY_BYTES = 32
+CONFIRM_WORDS = ("never", "destructive", "writes")
 
 
 def parse_moment(value: object) -> datetime:
@@ -111,6 +113,22 @@ def check_semantic(wanted: bool) -> bool:
             "or remove this key"
         )
     return wanted
+
+
+def parse_confirm(given: object) -> str | tuple[str, ...]:
+    """A word, or patterns over tool keys. What cannot be read is an error and never `never`."""
+    if isinstance(given, str) and given in CONFIRM_WORDS:
+        return given
+    if isinstance(given, str) and ":" in given:
+        raise ValueError("must be a list of patterns; write brackets around it")
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+        words = ", ".join(f"`{word}`" for word in CONFIRM_WORDS)
+        raise ValueError(f'must be one of {words}, or a list of patterns such as `["files:delete_*"]`')
+    if len(given) > MAX_PATTERNS:
+        raise ValueError(f"has more than {MAX_PATTERNS} patterns")
+    if any(one.startswith(EXCLUDE) for one in given):
+        raise ValueError("names calls that need a yes, so no pattern can begin with `!`")
+    return tuple(check_pattern(one) for one in given)
 
 
 def reject_boolean(value: object) -> object:

@@ -2,7 +2,8 @@
 
 GatewayError                 the caller can act on it; shown to the model
   UnknownToolError, InvalidArgumentsError, ServerUnavailableError (NotSentError), CallTimeoutError,
-  AuditUnavailableError, RateLimitedError, UnknownResultError, SkillMismatchError
+  AuditUnavailableError, RateLimitedError, UnknownResultError, SkillMismatchError, ConfirmationRequiredError,
+  ConfirmationRefusedError
 RefusedError                 the caller as a whole is refused; shown to the person
   UnauthorizedError, ForbiddenError
 DownstreamError              a JSON-RPC error that a server answered with
@@ -166,6 +167,28 @@ class RateLimitedError(GatewayError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class ConfirmationRequiredError(GatewayError):
+    """The call needs [a person's yes](../concepts/confirmation.md) and has none: the client cannot be asked, nobody
+    answered in time, or the answer cannot be recorded; nothing was sent. Next: the owner answers with `pointsman
+    approve` or on the page, and the client repeats the same call."""
+
+    code = "confirmation_required"
+
+
+class ConfirmationRefusedError(GatewayError):
+    """A person was asked [to confirm the call](../concepts/confirmation.md) and did not say yes; nothing was sent.
+    Next: do not repeat it unless the person asks for it."""
+
+    code = "confirmation_refused"
+
+    def __init__(self, tool_key: str) -> None:
+        shown = tool_key if len(tool_key) <= 200 else f"{tool_key[:200]}..."
+        super().__init__(
+            f"The call of `{shown}` was not made: a person was asked to confirm it and did not. "
+            "Do not repeat it unless the person asks for it."
+        )
 
 
 class SkillMismatchError(GatewayError):

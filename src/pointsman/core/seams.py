@@ -18,6 +18,9 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 REQUEST_CANCELLED = -32800
 
+CONFIRMATION = "pointsmanConfirmation"
+"""In a result of type `input_required`: what the front seals with the server's state, for `confirmation`."""
+
 
 class ProtocolError(Exception):
     """Becomes a JSON-RPC error in the answer to the client."""
@@ -82,6 +85,8 @@ class FrontRequest(msgspec.Struct, frozen=True, eq=False):  # a struct, because 
     caller: Caller
     client: Client
     span: Span | None = None  # the request's own, or that of its call to a server
+    session: str = ""  # the id of a legacy session; a modern client has none
+    confirmation: str | None = None  # of the round before, for which a person said yes; unsealed, so it is ours
 
 
 class BackChannel(Protocol):

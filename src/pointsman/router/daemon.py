@@ -41,6 +41,7 @@ from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.headers import HostRules
 from pointsman.router.front.http.protocol import guarded_protocol
+from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.cursors import Cursors
 from pointsman.router.gateway.execute import CallerIds
 from pointsman.router.gateway.gateway import PointsmanGateway
@@ -64,6 +65,7 @@ from pointsman.router.replication import (
     find_peers,
     open_pins,
     open_shared_state,
+    open_values,
     start_sharing,
     stored_results,
 )
@@ -218,6 +220,7 @@ class Daemon:
             stored_results(self._shared, self._current, launch.state_dir, keys),
             self._context_use,
             self._rates,
+            Gate(open_values(self._shared, launch.state_dir), lambda: self._current.config),
         )
         self.gateway.client_connected = self._client_connected
         stack.push_async_callback(self.gateway.close)

@@ -42,6 +42,11 @@ def open_shared_state(config: GatewayConfig, state_dir: Path) -> SharedState | N
     return SharedState(config.state.database.get_secret_value(), state_dir, config.state.peer_address)
 
 
+def open_values(shared: SharedState | None, state_dir: Path) -> KeyValues:
+    """Return the key-value store: in PostgreSQL if there is one, else in a file that is created by the first value."""
+    return shared.values if shared is not None else SqliteKeyValues(state_dir)
+
+
 def open_pins(
     shared: SharedState | None,
     current: CurrentConfig,
@@ -50,7 +55,7 @@ def open_pins(
     servers: Mapping[str, DownstreamServer],
 ) -> Pins:
     """Return the pins of the servers' definitions: in PostgreSQL, or in a file that replicas on the folder share."""
-    values: KeyValues = shared.values if shared is not None else SqliteKeyValues(state_dir)
+    values = open_values(shared, state_dir)
 
     def set_aside() -> None:
         if shared is None and (name := set_aside_if_broken(state_dir)):

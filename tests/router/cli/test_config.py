@@ -55,8 +55,8 @@ def test_a_pasted_block_is_noted_and_its_servers_are_edited_by_either_name(folde
     file.write_text('{"mcpServers": {"My Notes": {"command": "notes", "trust": true}}}\n')
     notes = [
         'pointsman.yaml:1:17: mcpServers."My Notes": has the id `My-Notes` here and keeps this name for display',
-        'pointsman.yaml:1:50: mcpServers."My Notes".trust: is ignored: confirmations are up to the client; '
-        "`tool_permissions` forbids tools for all clients",
+        'pointsman.yaml:1:50: mcpServers."My Notes".trust: is ignored: it loosens nothing here; '
+        "`confirm` says which calls need a yes, `tool_permissions` forbids tools for all clients",
     ]
     result = run("config", "validate", "pointsman.yaml")
     assert (result.exit_code, result.stderr.splitlines()) == (0, notes)

@@ -15,14 +15,14 @@ from pointsman.core.sqlite import write_transaction
 
 FILE = "state.db"
 BUSY_S = 2.0
-SCHEMA_VERSION = 3
-ADDED_COLUMNS = {2: "repeats INTEGER", 3: "read_as TEXT"}  # by the version that added them
+SCHEMA_VERSION = 4
+ADDED_COLUMNS = {2: "repeats INTEGER", 3: "read_as TEXT", 4: "confirmed TEXT"}  # by the version that added them
 _CHECK_UP_TO_BYTES = 67_108_864  # checking a larger file at every start takes too long
 _COLUMNS = """
     seq INTEGER NOT NULL, run TEXT NOT NULL, time_ms INTEGER NOT NULL, request_id TEXT NOT NULL, kind TEXT NOT NULL,
     token TEXT, project TEXT, client TEXT NOT NULL, method TEXT NOT NULL, queries TEXT, tool_key TEXT, server_id TEXT,
     arguments TEXT, outcome TEXT, code TEXT, ms REAL, results INTEGER, bytes INTEGER, provider TEXT, fallback INTEGER,
-    repeats INTEGER, read_as TEXT
+    repeats INTEGER, read_as TEXT, confirmed TEXT
 """
 _SCHEMA = (
     f"CREATE TABLE audit ({_COLUMNS}, PRIMARY KEY (seq, run))",

@@ -80,6 +80,8 @@ def _cells(row: Row) -> list[str]:
         what = f"{what} ({row.repeats} times)"
     if row.read_as is not msgspec.UNSET:
         what = f"{what} (read as {row.read_as})"
+    if row.confirmed is not msgspec.UNSET:
+        what = f"{what} (confirmation: {row.confirmed})"
     outcome = row.outcome or "(under way)"
     ms = "" if row.ms is None else f"{row.ms:.1f}"
     cells = (row.time, outcome, ms, row.token or "-", row.project or "-", row.client or "-", what)

@@ -36,7 +36,10 @@ MAX_LATE = 10_000  # outcomes kept in memory while the journal is not writable
 UNAUTHORIZED_BURST = 100  # rows of callers without a valid token
 UNAUTHORIZED_PER_S = 10.0
 # By error code; all others are `error`.
-_ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "rate_limited": "denied", "timeout": "timeout"}
+_ENDINGS: dict[str, Ending] = {
+    **dict.fromkeys(("unknown_tool", "rate_limited", "confirmation_required", "confirmation_refused"), "denied"),
+    "timeout": "timeout",
+}
 CHANGES_BURST = 100  # rows of one server
 CHANGES_PER_S = 1.0
 
@@ -61,6 +64,7 @@ class Record(msgspec.Struct, eq=False):  # a struct, because each call makes one
     _began: float
     _finished: bool = False
     read_as: str | None = None  # for the outcome: how a call that was not written exactly was read
+    confirmed: str | None = None  # for the outcome: how a person confirmed the call, or did not
 
     def __enter__(self) -> Record:
         return self
@@ -88,7 +92,11 @@ class Record(msgspec.Struct, eq=False):  # a struct, because each call makes one
             code = short_name(code, MAX_NAME_CHARS)
         if provider is not None:
             provider = short_name(provider, MAX_NAME_CHARS)
-        written = Outcome(self._intent.seq, outcome, code, ms, results, bytes, provider, fallback, read_as=self.read_as)
+        written = Outcome(
+            *(self._intent.seq, outcome, code, ms, results, bytes, provider, fallback),
+            read_as=self.read_as,
+            confirmed=self.confirmed,
+        )
         self._log._write_outcome(self._intent, written)
 
     def begin_next_round(self) -> None:
@@ -265,6 +273,7 @@ class AuditLog:
         client: str,
         server_id: str | None = None,
         project_id: str | None = None,
+        tool_key: str | None = None,
         ending: Ending = "ok",
     ) -> None:
         """Write a row for what the owner changed, or tried to. Never raises.
@@ -285,6 +294,7 @@ class AuditLog:
             project=short_name(project_id, MAX_NAME_CHARS),
             client=short_name(client, MAX_NAME_CHARS),
             method=short_name(method, MAX_NAME_CHARS),
+            tool_key=short_name(tool_key, MAX_TOOL_KEY_CHARS),
             server_id=short_name(server_id, MAX_NAME_CHARS),
         )
         self._write_row(intent, Outcome(0, ending, short_name(what, MAX_NAME_CHARS), ms=0.0))

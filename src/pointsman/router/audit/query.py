@@ -272,7 +272,7 @@ def _row(stored: Stored) -> Row:
     # fmt: off
     (
         _, seq, time_ms, request_id, kind, token, project, client, method, queries, tool_key, server_id, arguments,
-        outcome, code, ms, results, size, provider, fallback, repeats, read_as, *replica,
+        outcome, code, ms, results, size, provider, fallback, repeats, read_as, confirmed, *replica,
     ) = stored
     return Row(
         seq, iso_time(time_ms), request_id, kind, token, project, client,
@@ -282,6 +282,7 @@ def _row(stored: Stored) -> Row:
         msgspec.UNSET if arguments is None else _decode(arguments),
         msgspec.UNSET if repeats is None else repeats,
         msgspec.UNSET if read_as is None else read_as,
+        msgspec.UNSET if confirmed is None else confirmed,
         replica[0] if replica and replica[0] is not None else msgspec.UNSET,
     )
     # fmt: on

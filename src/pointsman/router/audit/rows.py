@@ -50,6 +50,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", ta
     fallback: bool | None = None
     repeats: int | None = None  # number of refusals that this row represents
     read_as: str | None = None  # how a call that was not written exactly was read
+    confirmed: str | None = None  # how a person confirmed the call, or did not
 
 
 class Row(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,6 +77,7 @@ class Row(msgspec.Struct, frozen=True, rename="camel"):
     arguments: Any = msgspec.UNSET  # omitted unless recorded
     repeats: int | msgspec.UnsetType = msgspec.UNSET  # omitted unless the row represents several refusals
     read_as: str | msgspec.UnsetType = msgspec.UNSET  # omitted unless the call was not written exactly
+    confirmed: str | msgspec.UnsetType = msgspec.UNSET  # omitted unless the call needed a person's yes
     replica: str | msgspec.UnsetType = msgspec.UNSET  # omitted unless several gateways share the rows
 
 
@@ -102,6 +104,7 @@ def row_of(intent: Intent, outcome: Outcome | None) -> Row:
         arguments=intent.arguments,
         repeats=msgspec.UNSET if outcome is None or outcome.repeats is None else outcome.repeats,
         read_as=msgspec.UNSET if outcome is None or outcome.read_as is None else outcome.read_as,
+        confirmed=msgspec.UNSET if outcome is None or outcome.confirmed is None else outcome.confirmed,
     )
 
 

@@ -26,10 +26,10 @@ from pointsman.router.audit.segments import Segment
 # NULLs takes as long as the rest of an insert, so most rows bind only the columns that they have.
 ROWS_PER_STATEMENT = 128
 _COMMON = "run, seq, time_ms, request_id, kind, token, project, client, method, tool_key, server_id, outcome, ms, bytes"
-_RARE = "queries, arguments, code, results, provider, fallback, repeats, read_as"  # NULL in the rows of most calls
+_RARE = "queries, arguments, code, results, provider, fallback, repeats, read_as, confirmed"  # NULL for most calls
 _UPDATE = (
     "UPDATE audit SET outcome = ?, code = ?, ms = ?, results = ?, bytes = ?, provider = ?, fallback = ?, repeats = ?,"
-    " read_as = ? WHERE seq = ? AND run = ? AND outcome IS NULL"
+    " read_as = ?, confirmed = ? WHERE seq = ? AND run = ? AND outcome IS NULL"
 )
 _ADD = f"INSERT OR IGNORE INTO audit ({', '.join(STORED)}) VALUES ({', '.join('?' * len(STORED))})"  # noqa: S608
 _DELETE_BATCH = 5000
@@ -207,6 +207,8 @@ _common_of_intent = attrgetter(
     *("seq", "time_ms", "request_id", "kind", "token", "project", "client", "method", "tool_key", "server_id")
 )
 _common_of_outcome = attrgetter("outcome", "ms", "bytes")
-_rare_of_outcome = attrgetter("code", "results", "provider", "fallback", "repeats", "read_as")
-_ending = attrgetter("outcome", "code", "ms", "results", "bytes", "provider", "fallback", "repeats", "read_as")
+_rare_of_outcome = attrgetter("code", "results", "provider", "fallback", "repeats", "read_as", "confirmed")
+_ending = attrgetter(
+    *("outcome", "code", "ms", "results", "bytes", "provider", "fallback", "repeats", "read_as", "confirmed")
+)
 _NO_RARE = (None,) * len(_RARE.split(","))

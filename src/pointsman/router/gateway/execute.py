@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from pointsman.catalog.confirmation import Rule
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.service import ToolCatalogService
@@ -16,7 +16,6 @@ from pointsman.core import wire
 from pointsman.core.errors import (
     BUNDLED_CODES,
     TOOL_ERROR,
-    AuditUnavailableError,
     DownstreamError,
     GatewayError,
     InvalidArgumentsError,
@@ -24,19 +23,10 @@ from pointsman.core.errors import (
     ServerUnavailableError,
     UnknownToolError,
 )
-from pointsman.core.kinds import QUESTION_CAPABILITIES
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.core.rounds import own_round
 from pointsman.core.sdk import INPUT_REQUIRED_METHODS
-from pointsman.core.seams import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    BackChannel,
-    CannotAskError,
-    FrontRequest,
-    ProtocolError,
-    Span,
-)
+from pointsman.core.seams import CONFIRMATION, INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError, Span
 from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending
 from pointsman.router.downstream.server.fleet import Fleet
@@ -44,6 +34,7 @@ from pointsman.router.downstream.server.server import RESTART_S, DownstreamServe
 from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
+from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.execute_parameters import (
     MAX_LEVELS,
     REPEATED,
@@ -66,6 +57,7 @@ from pointsman.router.gateway.results import (
     marked_as_data,
     size_undecoded,
 )
+from pointsman.router.gateway.rounds import RecordedRounds
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
 RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
@@ -88,6 +80,7 @@ class Executor:
         check_process: CheckProcess,
         large_results: LargeResults,
         rates: Rates,
+        gate: Gate,
     ) -> None:
         self._catalog = catalog
         self._flat = flat
@@ -98,6 +91,7 @@ class Executor:
         self._check_process = check_process
         self._large_results = large_results
         self._rates = rates
+        self._gate = gate
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`. Raises ProtocolError."""
@@ -237,6 +231,8 @@ class Executor:
             await self._check_process.settle(deferred, request.caller.token_id)
         if self._rates.rules is not None:
             await self._rates.count("calls", request.caller, tool.server_id, tool.tool_name)
+        rule = self._catalog.rights.confirm.of(request.caller, tool.server_id)
+        gated = rule is not None and await self._confirm(request, back, record, rule, tool, reading)
         params: Json = {"name": tool.tool_name, "arguments": reading.arguments}
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
@@ -253,9 +249,28 @@ class Executor:
         result = marked_as_data(self._links.shown(request.caller, tool.server_id, result), tool.server_id)
         size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
         record.finish(*_ending(result, bundled), bytes=size)
+        if result.get("resultType") == "input_required":
+            result = await self._with_confirmation(request, tool, reading, result, gated)
         if size > OFF_LOOP_BYTES:
             await own_round()  # looking for links took some milliseconds, and so does encoding
         return result, size
+
+    async def _confirm(
+        self, request: FrontRequest, back: BackChannel, record: Record, rule: Rule, tool: KnownTool, reading: Reading
+    ) -> bool:
+        """Return whether the call needs a person's yes, which it has then. Raises GatewayError, ProtocolError."""
+        if not rule.applies(tool.tool_name, tool.claimed):
+            return False
+        if await self._gate.confirm(request, back, record, rule, tool, reading.arguments):
+            await self._catalog.resolve_again(request.caller, tool)  # a person took some time
+        return True
+
+    async def _with_confirmation(
+        self, request: FrontRequest, tool: KnownTool, reading: Reading, result: Json, gated: bool
+    ) -> Json:
+        """Let a modern client go on with a confirmed call. No server can say that a call is confirmed."""
+        result = {key: value for key, value in result.items() if key != CONFIRMATION}
+        return await self._gate.next_round(request, tool, reading.arguments, result) if gated else result
 
     async def _check_arguments(
         self, caller: Caller, reading: Reading, tool: KnownTool, bundled: bool, enveloped: bool
@@ -407,46 +422,6 @@ async def _send_traced(
         raise
     span.end(result)
     return result
-
-
-class RecordedRounds(Struct, eq=False):
-    """Fits `BackChannel`: records a row for each round of questions.
-
-    For a modern client each round is a request of its own: it ends with `input_required`, and the answer begins the
-    next one.
-    """
-
-    _back: BackChannel
-    _request: FrontRequest
-    _record: Record
-    _waiting: bool = False  # the row has ended, and no answer has begun the next one
-
-    def notify(self, method: str, params: Json) -> None:
-        self._back.notify(method, params)
-
-    async def ask(self, method: str, params: Json) -> Json:
-        if QUESTION_CAPABILITIES.get(method) not in self._request.client.capabilities:
-            return await self._back.ask(method, params)  # which refuses, so there is no round
-        if not self._waiting:
-            self._waiting = True
-            self._record.finish("input_required")
-        try:
-            answer = await self._back.ask(method, params)
-        except (CannotAskError, ProtocolError):
-            self._next_round()
-            raise
-        self._next_round()
-        return answer
-
-    def _next_round(self) -> None:
-        """Begin the next row at the first answer, however many questions were asked at once."""
-        if not self._waiting:
-            return
-        try:
-            self._record.begin_next_round()
-        except AuditUnavailableError as error:
-            raise ProtocolError(INTERNAL_ERROR, str(error)) from None
-        self._waiting = False
 
 
 class CallerIds:

@@ -25,6 +25,7 @@ from pointsman.router.audit.rows import Kind
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.gateway.changes import ChangeHub
 from pointsman.router.gateway.check_process import CheckProcess
+from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.cursors import Cursors, refuse_any
 from pointsman.router.gateway.discover import discover
 from pointsman.router.gateway.execute import CallerIds, Executor
@@ -60,6 +61,7 @@ class PointsmanGateway:
         store: ResultStore,
         context_use: ContextUse,
         rates: Rates,
+        gate: Gate,
     ) -> None:
         self._catalog = catalog
         self.client_connected: Callable[[], None] = lambda: None  # called when one may search, or does
@@ -75,8 +77,9 @@ class PointsmanGateway:
         links = ResourceLinks()
         self._check_process = CheckProcess()
         self.large_results = LargeResults(catalog, store)
+        self.gate = gate
         self._executor = Executor(
-            catalog, self._flat, fleet, audit, links, caller_ids, self._check_process, self.large_results, rates
+            catalog, self._flat, fleet, audit, links, caller_ids, self._check_process, self.large_results, rates, gate
         )
         self._lists = ListHandlers(catalog, self._flat, offers, cursors)
         reads = Reads(offers, fleet, links, audit, rates)
@@ -96,6 +99,7 @@ class PointsmanGateway:
     async def close(self) -> None:
         await self._check_process.close()
         await self.large_results.close()
+        await self.gate.close()
 
     def tool_schema(self, caller: Caller, name: str) -> Json | None:
         """The two tools have no parameters that headers repeat."""

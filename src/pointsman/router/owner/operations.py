@@ -30,9 +30,11 @@ from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.gateway.large_results.large_results import WHOLE_KEY
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE
 from pointsman.router.observe.metrics import Figures
+from pointsman.router.owner.approvals import operations_of_approvals
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.description import describe_flags, kind_of, target_of, with_path
 from pointsman.router.owner.last_words import telling_lines
+from pointsman.router.owner.parameters import read_count, read_object, read_objects, read_text, read_texts, read_words
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
@@ -288,10 +290,10 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
         return lambda given: limited(function(parts), SHORT_S)
 
     def of_server(function: Callable[[Parts, str], Awaitable[Json]]) -> Operation:
-        return lambda given: function(parts, _text(given, "server"))
+        return lambda given: function(parts, read_text(given, "server"))
 
     def named(given: Json, name: str) -> str | None:
-        return None if given.get(name) is None else _text(given, name)
+        return None if given.get(name) is None else read_text(given, name)
 
     return {
         "about": plain(about),
@@ -306,9 +308,10 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
         "stop_server": of_server(stop_server),
         "test_server": of_server(test_server),
         "tools": lambda given: limited(tools(parts, named(given, "server")), SHORT_S),
-        "search": lambda given: search(parts, _texts(given, "queries"), named(given, "project"), _count(given)),
-        "replay": lambda given: replay_cases(parts, _objects(given, "cases"), _texts(given, "providers")),
-        "call": lambda given: call(parts, _text(given, "tool"), _object(given, "arguments"), _words(given)),
+        "search": lambda given: search(parts, read_texts(given, "queries"), named(given, "project"), read_count(given)),
+        "replay": lambda given: replay_cases(parts, read_objects(given, "cases"), read_texts(given, "providers")),
+        "call": lambda given: call(parts, read_text(given, "tool"), read_object(given, "arguments"), read_words(given)),
+        **operations_of_approvals(parts, _CLIENT.name),
     }
 
 
@@ -455,48 +458,6 @@ def _unknown(kind: str, name: str, known: Iterable[str], command: str) -> OwnerE
     near = closest(name[:64], known)
     hint = f" Did you mean `{near}`?" if near else f" `{command}` shows them."
     return OwnerError(f"unknown_{kind}", f"There is no {kind} `{name[:64]}`.{hint}")
-
-
-def _text(given: Json, name: str) -> str:
-    value = given.get(name)
-    if not isinstance(value, str):
-        raise OwnerError("invalid_request", f"`{name}` must be a string.")
-    return value
-
-
-def _texts(given: Json, name: str) -> list[str]:
-    value = given.get(name)
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise OwnerError("invalid_request", f"`{name}` must be a list of strings.")
-    return value
-
-
-def _objects(given: Json, name: str) -> list[Json]:
-    value = given.get(name)
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise OwnerError("invalid_request", f"`{name}` must be a list of objects.")
-    return value
-
-
-def _object(given: Json, name: str) -> Json:
-    value = given.get(name, {})
-    if not isinstance(value, dict):
-        raise OwnerError("invalid_request", f"`{name}` must be an object.")
-    return value
-
-
-def _words(given: Json) -> dict[str, str]:
-    words = _object(given, "words")
-    if not all(isinstance(word, str) for word in words.values()):
-        raise OwnerError("invalid_request", "`words` must be an object of strings.")
-    return words
-
-
-def _count(given: Json) -> int:
-    value = given.get("maxResults", 10)
-    if type(value) is not int:
-        raise OwnerError("invalid_request", "`maxResults` must be a whole number.")
-    return value
 
 
 def _plural(count: int, word: str) -> str:

@@ -24,6 +24,7 @@ SCREENS = (
     "tools",
     "lab",
     "activity",
+    "approvals",
     "projects",
     "tokens",
     "archive",

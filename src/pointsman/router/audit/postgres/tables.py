@@ -43,6 +43,9 @@ VERSIONS: tuple[LiteralString, ...] = (
         PRIMARY KEY (run, number)
     );
     """,
+    """
+    ALTER TABLE audit ADD COLUMN confirmed text;
+    """,
 )
 
 

@@ -21,16 +21,16 @@ _OLDEST_DAY: Final = 3_650  # days ago, for which a copied row gets a partition
 
 COLUMNS: LiteralString = (
     "replica, run, seq, time_ms, request_id, kind, token, project, client, method, tool_key, server_id, "
-    "queries, arguments, outcome, ms, bytes, code, results, provider, fallback, repeats, read_as"
+    "queries, arguments, outcome, ms, bytes, code, results, provider, fallback, repeats, read_as, confirmed"
 )
 # One statement for all late outcomes of a segment: to plan one takes longer than to run it, over 100 partitions.
 _UPDATE: LiteralString = """
     UPDATE audit SET outcome = late.outcome, code = late.code, ms = late.ms, results = late.results,
         bytes = late.bytes, provider = late.provider, fallback = late.fallback, repeats = late.repeats,
-        read_as = late.read_as
+        read_as = late.read_as, confirmed = late.confirmed
     FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::float8[], %s::bigint[], %s::bigint[], %s::text[],
-        %s::boolean[], %s::bigint[], %s::text[])
-        AS late (seq, outcome, code, ms, results, bytes, provider, fallback, repeats, read_as)
+        %s::boolean[], %s::bigint[], %s::text[], %s::text[])
+        AS late (seq, outcome, code, ms, results, bytes, provider, fallback, repeats, read_as, confirmed)
     WHERE audit.run = %s AND audit.seq = late.seq AND audit.outcome """
 _UPDATE_OPEN: LiteralString = _UPDATE + "IS NULL RETURNING audit.seq"
 _UPDATE_INTERRUPTED: LiteralString = _UPDATE + "= 'interrupted' RETURNING audit.seq"
@@ -47,7 +47,7 @@ _COPY_STORED: Final = f"COPY arriving ({', '.join(STORED)}, replica) FROM STDIN"
 _END_COPIED: LiteralString = """
     UPDATE audit SET outcome = arriving.outcome, code = arriving.code, ms = arriving.ms, results = arriving.results,
         bytes = arriving.bytes, provider = arriving.provider, fallback = arriving.fallback,
-        repeats = arriving.repeats, read_as = arriving.read_as
+        repeats = arriving.repeats, read_as = arriving.read_as, confirmed = arriving.confirmed
     FROM arriving WHERE audit.seq = arriving.seq AND audit.run = arriving.run
         AND audit.outcome IS NULL AND arriving.outcome IS NOT NULL
 """
@@ -55,8 +55,12 @@ _encode = msgspec.json.Encoder().encode
 _of_intent = attrgetter(
     *("seq", "time_ms", "request_id", "kind", "token", "project", "client", "method", "tool_key", "server_id")
 )
-_of_outcome = attrgetter(*("outcome", "ms", "bytes", "code", "results", "provider", "fallback", "repeats", "read_as"))
-_ending = attrgetter("outcome", "code", "ms", "results", "bytes", "provider", "fallback", "repeats", "read_as")
+_of_outcome = attrgetter(
+    *("outcome", "ms", "bytes", "code", "results", "provider", "fallback", "repeats", "read_as", "confirmed")
+)
+_ending = attrgetter(
+    *("outcome", "code", "ms", "results", "bytes", "provider", "fallback", "repeats", "read_as", "confirmed")
+)
 
 _FALLBACK: Final = STORED.index("fallback")
 

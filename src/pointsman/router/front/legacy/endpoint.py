@@ -96,7 +96,7 @@ class LegacyMethods:
             if token is not None:
                 client = replace(client, progress_token=token)
             request = exchange.request = FrontRequest(
-                next(self._state.request_ids), method, params, caller, client, exchange.span
+                next(self._state.request_ids), method, params, caller, client, exchange.span, session.id
             )
             if method in _SUBSCRIBING:
                 return as_legacy(await session.subscriptions.handle(request, exchange))

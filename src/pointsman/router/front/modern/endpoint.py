@@ -18,7 +18,7 @@ from pointsman.core.sdk import (
     unsupported_protocol_version_rejection,
     validate_mcp_param_headers,
 )
-from pointsman.core.seams import FrontRequest
+from pointsman.core.seams import CONFIRMATION, FrontRequest
 from pointsman.router.front.exchange import EraRules, Exchange
 from pointsman.router.front.http.headers import Head
 from pointsman.router.front.http.http_request import HttpRequest
@@ -105,7 +105,7 @@ class ModernEndpoint:
                 state = self._parked.seal.open(request, params["requestState"])
                 if "park" in state:
                     return await self._parked.resume(state["park"], exchange)
-                request = replace(request, params={**params, "requestState": state["state"]})  # a modern server's own
+                request = _continued(request, state)
             result = await self._state.gateway.handle(request, exchange)
             if result.get("resultType") == "input_required":
                 result = self._seal_state(request, result)
@@ -121,11 +121,15 @@ class ModernEndpoint:
         raise method_not_found()
 
     def _seal_state(self, request: FrontRequest, result: Json) -> Json:
-        """Seal a modern server's own state: only this caller can return it, for this very call."""
-        state = result.get("requestState")
-        if state is None:
+        """Seal a modern server's own state, and that a person said yes: for this caller and this very call only."""
+        state, confirmation = result.get("requestState"), result.get(CONFIRMATION)
+        content: Json = {"state": state}
+        if confirmation is not None:
+            result = {key: value for key, value in result.items() if key != CONFIRMATION}
+            content["confirmation"] = confirmation
+        elif state is None:
             return result
-        return {**result, "requestState": self._parked.seal.close(request, {"state": state}, self._parked.wait_s)}
+        return {**result, "requestState": self._parked.seal.close(request, content, self._parked.wait_s)}
 
     def _as_modern(self, method: str, result: Json) -> Json:
         """Add what this era requires of a result. Copies the result, because the gateway may share it."""
@@ -146,6 +150,14 @@ class ModernEndpoint:
         if instructions is not None:
             result["instructions"] = instructions
         return result
+
+
+def _continued(request: FrontRequest, content: Json) -> FrontRequest:
+    """The next round of a call: with the state that a modern server gave us, if it gave one."""
+    params = {**request.params, "requestState": content["state"]}
+    if content["state"] is None:
+        del params["requestState"]
+    return replace(request, params=params, confirmation=content.get("confirmation"))
 
 
 def _routed(message: Json, head: Head) -> _Routed | None:

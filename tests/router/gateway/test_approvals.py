@@ -1,0 +1,91 @@
+"""Approvals in the store, the same in both engines: used once, by whoever comes first, and for the very call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from pointsman.router.gateway.approvals import MOST_DEFERRED, Approvals, Call, Pending, digest_of, new_id
+from pointsman.router.state.key_values import KeyValues, StateAwayError
+from tests.router.state.test_key_values import open_values
+
+__all__ = ["open_values"]
+Open = Callable[[], KeyValues]
+CALL = Call("t", None, "s:wipe", "d1", digest_of("s:wipe", {"path": "/a"}))
+SECRET = "0123"
+
+
+def pending(call: Call = CALL, *, asked: bool = False) -> Pending:
+    return Pending(new_id(), call, asked, "client", "s", "wipes", "{}", at=1.0, until=2.0)
+
+
+OTHERS = [
+    replace(CALL, token="u"),
+    replace(CALL, project="p"),
+    replace(CALL, tool_key="s:other"),
+    replace(CALL, definition="d2"),
+    replace(CALL, digest=digest_of("s:wipe", {"path": "/b"})),
+]
+
+
+def test_an_approved_call_runs_once_and_no_other_does(open_values: Open) -> None:
+    store = Approvals(open_values())
+    listed = store.defer(pending(), 60)
+    assert listed is not None
+    assert store.look(CALL, SECRET).answer is None
+    assert store.answer(listed, "once", "cli", 60)
+    assert not store.answer(listed, "refuse", "page", 60)
+    assert all(store.look(other, SECRET).answer is None for other in OTHERS)
+    found: list[str | None] = []
+    threads = [threading.Thread(target=lambda: found.append(store.look(CALL, SECRET).answer)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found, key=str) == [*[None] * 7, "once"]
+
+
+def test_a_repeated_call_is_listed_once_and_one_token_has_a_bound(open_values: Open) -> None:
+    store = Approvals(open_values())
+    for number in range(MOST_DEFERRED):
+        assert store.defer(pending(replace(CALL, digest=str(number))), 60) is not None
+    assert store.defer(pending(replace(CALL, digest="0")), 60) is not None
+    assert store.defer(pending(replace(CALL, digest="more")), 60) is None
+    assert store.defer(pending(replace(CALL, token="u", digest="more")), 60) is not None
+    assert len(store.pending()) == MOST_DEFERRED + 1
+
+
+def test_always_is_for_the_token_with_this_secret_and_the_tool_with_this_definition(open_values: Open) -> None:
+    store = Approvals(open_values())
+    standing = store.always(CALL, SECRET, "page")
+    assert store.look(replace(CALL, digest="any"), SECRET).always
+    assert store.look(replace(CALL, project="p"), SECRET).always
+    assert not store.look(CALL, "4567").always
+    assert not any(
+        store.look(replace(CALL, **other), SECRET).always for other in ({"token": "u"}, {"definition": "d2"})
+    )
+    assert not store.look(replace(CALL, tool_key="s:wipe2"), SECRET).always
+    assert store.withdraw(standing)
+    assert not store.look(CALL, SECRET).always
+
+
+def test_a_round_is_continued_once_by_the_same_call(open_values: Open) -> None:
+    store = Approvals(open_values())
+    word = store.open_round(CALL, 60)
+    assert not any(store.continue_round(word, other) for other in OTHERS)
+    assert not any(store.continue_round(made_up, CALL) for made_up in ("", "x", word + "x", "../" + word, "\x00", "é"))
+    assert store.continue_round(word, CALL)
+    assert not store.continue_round(word, CALL)
+
+
+def test_what_cannot_be_read_is_no_yes(open_values: Open) -> None:
+    values = open_values()
+    store = Approvals(values)
+    store.always(CALL, SECRET, "page")
+    for key in values.list("confirm/"):
+        values.put(key, b"{}")
+    with pytest.raises(StateAwayError):
+        store.look(CALL, SECRET)
