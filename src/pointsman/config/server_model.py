@@ -129,6 +129,10 @@ class Server(Part):
     without a network. If that cannot be enforced in full, the server is not started."""
     limits: ServerLimits | None = None
     """`command` only: memory and processes of each child ([keys](#sandbox-and-limits-of-a-server))."""
+    pin: Literal["first-use", "schema", "locked", "off"] | None = None
+    """When a change of its definitions has to be [approved](../concepts/pinning.md). `first-use`: what its first list
+    has is approved, and what changes or is added later waits; `schema`: changes of texts do not count; `locked`: all
+    waits that is not approved yet; `off`: nothing waits. By default `first-use`, and `off` for bundled servers."""
     timeouts: ServerTimeouts = ServerTimeouts()
     """Overrides `connect_s`, `list_s` and `call_s` of [`timeouts`](#timeouts) for this server."""
     db: Store | None = None
@@ -159,6 +163,12 @@ class Server(Part):
     @property
     def trusts_annotations(self) -> bool:
         return self.bundled is not None if self.trust_annotations is None else self.trust_annotations
+
+    @property
+    def pin_mode(self) -> Literal["first-use", "schema", "locked", "off"]:
+        if self.pin is not None:
+            return self.pin
+        return "first-use" if self.bundled is None else "off"
 
     @property
     def downloader(self) -> str | None:

@@ -24,7 +24,7 @@ from pointsman.router.doctor.surroundings import (
     check_state_folder,
 )
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
-from pointsman.router.serving.state_folder import find_running
+from pointsman.router.serving.state_folder import RunningGateway, find_running
 
 CHECKS: tuple[Check, ...] = (
     check_configuration,
@@ -65,4 +65,5 @@ def with_gateway(inspected: Inspected) -> Inspected:
         status = ask(inspected.state_dir, "status")
     except (NoGatewayError, OperationError) as error:
         return dataclasses.replace(inspected, running=running, channel_problem=str(error))
+    running = RunningGateway(status["url"], status["process"], status["configuration"])  # of replicas, the one asked
     return dataclasses.replace(inspected, running=running, status=status)

@@ -246,7 +246,7 @@ async def search(parts: Parts, queries: list[str], project_id: str | None = None
 
 async def replay_cases(parts: Parts, cases: list[Json], providers: list[str]) -> Json:
     """Where the expected tools of requests come, by the search in use and by others. Writes no audit rows."""
-    return await _limited(replay(parts.catalog, parts.current.config, parts.state_dir, cases, providers), REPLAY_S)
+    return await limited(replay(parts.catalog, parts.current.config, parts.state_dir, cases, providers), REPLAY_S)
 
 
 async def call(
@@ -285,7 +285,7 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
     """The operations by the names that the channel has for them, with their parameters checked."""
 
     def plain(function: Callable[[Parts], Awaitable[Json]]) -> Operation:
-        return lambda given: _limited(function(parts), SHORT_S)
+        return lambda given: limited(function(parts), SHORT_S)
 
     def of_server(function: Callable[[Parts, str], Awaitable[Json]]) -> Operation:
         return lambda given: function(parts, _text(given, "server"))
@@ -305,7 +305,7 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
         "restart_server": of_server(restart_server),
         "stop_server": of_server(stop_server),
         "test_server": of_server(test_server),
-        "tools": lambda given: _limited(tools(parts, named(given, "server")), SHORT_S),
+        "tools": lambda given: limited(tools(parts, named(given, "server")), SHORT_S),
         "search": lambda given: search(parts, _texts(given, "queries"), named(given, "project"), _count(given)),
         "replay": lambda given: replay_cases(parts, _objects(given, "cases"), _texts(given, "providers")),
         "call": lambda given: call(parts, _text(given, "tool"), _object(given, "arguments"), _words(given)),
@@ -426,12 +426,12 @@ async def _call(
     params: Json = {"name": tool, "arguments": arguments, "_meta": {WHOLE_KEY: True}}
     request = FrontRequest(secrets.token_hex(8), "tools/call", params, caller, client)
     try:
-        return await _limited(parts.gateway.handle(request, _NoQuestions()), limit_s)
+        return await limited(parts.gateway.handle(request, _NoQuestions()), limit_s)
     except ProtocolError as error:
         raise OwnerError(str(error.code), f"The server answered with an error: {error.message}") from None
 
 
-async def _limited(work: Awaitable[Json], limit_s: float) -> Json:
+async def limited(work: Awaitable[Json], limit_s: float) -> Json:
     try:
         async with asyncio.timeout(limit_s):
             return await work

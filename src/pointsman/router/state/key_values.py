@@ -45,6 +45,10 @@ class KeyValues(Protocol):
         """Replace values of some keys by what `change` makes of them, while no one else can change these keys."""
         ...
 
+    def put_all(self, values: Mapping[str, bytes]) -> None:
+        """Store all of them or none, whatever versions they have."""
+        ...
+
     def delete(self, key: str, *, version: int | None = None) -> bool:
         """Return whether the key existed, with that version if one is given."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import LiteralString
 
 from pointsman.router.state.key_values import ABSENT, Change, Entry, check
@@ -77,6 +77,13 @@ class PostgresKeyValues:
                 check(key, value)
             if wanted:
                 cursor.executemany(_REPLACE, [(value, life_s, key) for key, (value, life_s) in wanted.items()])
+
+    def put_all(self, values: Mapping[str, bytes]) -> None:
+        for key, value in values.items():
+            check(key, value)
+        rows = [{"key": key, "value": value, "life_s": None} for key, value in values.items()]
+        with self._tables.writing() as connection, connection.cursor() as cursor:
+            cursor.executemany(_INSERT, rows)
 
     def delete(self, key: str, *, version: int | None = None) -> bool:
         with self._tables.connection() as connection:

@@ -50,6 +50,7 @@ class ConnectionSpec(Struct, frozen=True):
             "questions": True,
             "rates": ServerRates(),
             "tool_rates": {},
+            "pin": None,
         }
         limits = (config.limits.result_bytes, config.limits.messages)
         return cls(server.model_copy(update=irrelevant), limits, config.is_flat(server))
