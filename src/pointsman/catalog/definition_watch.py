@@ -5,18 +5,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from pointsman.catalog.definitions import KnownTool, quote_names
-from pointsman.catalog.scan import Flag, scan_names, scan_tool
+from pointsman.catalog.pins import Held
+from pointsman.catalog.scan import Flag, scan_hidden, scan_names, scan_tool
+from pointsman.core.model import Json
 
 DEBOUNCE_S: Final = 1.0  # servers start together, and one may change its list often
-ToolLists = Mapping[str, Mapping[str, KnownTool]]
+
+
+class Definition(NamedTuple):
+    tool: Json
+    digest: bytes
+    hidden: tuple[Flag, ...] | None  # None: nothing was removed from it yet
+
+
+ToolLists = Mapping[str, Mapping[str, Definition]]
 """The last list of each server, by its id."""
 
 _Scanned = dict[tuple[str, str], tuple[bytes, tuple[Flag, ...]]]  # by server and tool: the digest, and its passages
 
 logger = logging.getLogger(__name__)
+
+
+def defined(tool: KnownTool) -> Definition:
+    return Definition(tool.tool, tool.digest, tool.hidden)
+
+
+def held_back(held: Held) -> Definition:
+    return Definition(held.entry, held.digests.whole, None)
 
 
 class DefinitionWatch:
@@ -47,7 +65,7 @@ class DefinitionWatch:
     async def refresh(self) -> None:
         """Scan what has changed since the last time, on a thread."""
         async with self._scanning:
-            lists = self._lists()  # a list is replaced as a whole, so that a thread may read it
+            lists = self._lists()
             seen = {one: {name: tool.digest for name, tool in tools.items()} for one, tools in lists.items()}
             if seen == self._seen:
                 return
@@ -77,7 +95,8 @@ def _scan(lists: ToolLists, before: _Scanned, trusted: Collection[str]) -> tuple
         for name, tool in tools.items() if server_id not in trusted else ():
             known = before.get((server_id, name))
             if known is None or known[0] != tool.digest:
-                known = (tool.digest, tool.hidden + scan_tool(name, tool.tool))
+                hidden = scan_hidden(name, tool.tool) if tool.hidden is None else tool.hidden
+                known = (tool.digest, hidden + scan_tool(name, tool.tool))
             scanned[server_id, name] = known
             flags.setdefault(server_id, []).extend(known[1])
     plain = {server_id: {name: tool.tool for name, tool in tools.items()} for server_id, tools in lists.items()}
