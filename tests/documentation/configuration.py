@@ -154,7 +154,7 @@ def _default(field: FieldInfo) -> str:
     if isinstance(default, bool):
         return code(str(default).lower())
     if isinstance(default, tuple):
-        return code("[]")
+        return code(f"[{', '.join(map(str, default))}]")
     if isinstance(default, dict):
         return code("{}")
     return code(f"{default:g}" if isinstance(default, float) else str(default))

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationInfo
 
-from pointsman.core.extras import install_command, postgres_is_installed, semantic_is_installed
+from pointsman.core.extras import install_command, otel_is_installed, postgres_is_installed, semantic_is_installed
 
 REQUEST_KEY_BYTES = 32
 
@@ -172,6 +172,15 @@ def check_base_url(url: str) -> str:
     if not _is_http_url(url) or "@" in url or "?" in url or "#" in url:
         raise ValueError("must be a URL like https://host.example, without user, `?` and `#`")
     return url
+
+
+def check_collector(url: str) -> str:
+    """The base URL of an OTLP collector."""
+    if not otel_is_installed():
+        raise ValueError(
+            f"OpenTelemetry is not installed; install it with `{install_command('otel')}`, or remove this key"
+        )
+    return check_base_url(url)
 
 
 def _is_http_url(url: str) -> bool:
