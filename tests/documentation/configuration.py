@@ -39,6 +39,7 @@ NAMES = {
     **{kind: name for kind, (name, _) in VALUES.items()},
     value_types.RequestKey: "secret",
     value_types.DatabaseAddress: "text",
+    value_types.CollectorAddress: "base URL",
     value_types.PeerAddress: "text",
     value_types.Program: "text",
     value_types.RootName: "name",
