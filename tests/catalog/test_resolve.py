@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pointsman.catalog.effects import Effect
 from pointsman.catalog.list_cache import ListWaits
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import GatewayError, InvalidArgumentsError, ServerUnavailableError, UnknownToolError
@@ -90,7 +91,10 @@ class LastRun:
     def app_tool_names(self, server_id: str) -> tuple[str, ...]:
         return ()
 
-    def note_tool_names(self, server_id: str, names: object, for_apps: object) -> None:
+    def claims(self, server_id: str) -> dict[str, Effect]:
+        return {}
+
+    def note_tool_names(self, server_id: str, names: object, for_apps: object, claims: object) -> None:
         return
 
 

@@ -198,13 +198,13 @@ class Offers:
     async def _parts(self, caller: Caller, kind: ListKind) -> tuple[dict[str, Snapshot[Json]], float]:
         limits = self._catalog.rights.config.limits
         collected = await self._lists[kind].collect(
-            lambda: self._catalog.usable_servers(caller), limits.list_max_age_s, limits.first_list_s
+            lambda: self._catalog.readable_servers(caller), limits.list_max_age_s, limits.first_list_s
         )
         return collected.parts, collected.ttl_s
 
     def _usable(self, caller: Caller) -> dict[str, Server]:
         servers = self._catalog.rights.servers_of(caller)
-        return {server_id: servers[server_id] for server_id in self._catalog.usable_servers(caller)}
+        return {server_id: servers[server_id] for server_id in self._catalog.readable_servers(caller)}
 
     def _log_hidden(self, name: str, owner: str, server_id: str, why: str) -> None:
         clash = (name, owner, server_id)

@@ -303,7 +303,10 @@ def no_tools_notice(
     if servers:
         verb = "lists" if len(listed) == 1 else "list"
         reason = f"{NO_TOOLS}: {_name_servers(listed)} {verb} none that are open to you at the moment."
-        step = "The operator checks `tool_permissions`, and the servers with `pointsman doctor`."
+        step = (
+            "The operator checks `tool_permissions`, `tools`, the token's `scopes`, and the servers with "
+            "`pointsman doctor`."
+        )
     else:
         home = "no `projects`" if project_id is None else f"`projects: [{project_id}]`"
         reason = f"{NO_TOOLS}: your token may use no server {where}."

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from msgspec import Struct
 from pydantic import (
+    AfterValidator,
     Field,
     PrivateAttr,
     StringConstraints,
@@ -36,6 +36,7 @@ from pointsman.config.value_types import (
     Seconds,
     Semantic,
     ServiceAddress,
+    ToolPatternList,
 )
 
 DEFAULT_PORT = 3282
@@ -46,6 +47,8 @@ REPLICA_DRAIN_S = 5.0  # the default of `drain_s`: two checks of a proxy that as
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 Strategy = Literal["bm25", "cloud"]
+Scope = Literal["read", "write", "destructive"]
+SCOPES: tuple[Scope, ...] = ("read", "write", "destructive")
 LogFormat = Literal["auto", "text", "json"]
 
 
@@ -87,6 +90,9 @@ class Project(Part):
     """Name the available servers in the description of `tool_discovery`."""
     catalog_in_instructions: bool = True
     """Name the available servers in the [`instructions`](../concepts/discovery.md#instructions) of the handshake."""
+    tools: ToolPatternList | None = None
+    """Which tools of its servers exist for callers of the project, by [patterns](#patterns-over-tools). By default
+    all."""
 
 
 class Unassigned(Part):
@@ -96,6 +102,14 @@ class Unassigned(Part):
     exposure: Literal["meta", "flat"] = "meta"
     describe_catalog: bool = False
     catalog_in_instructions: bool = True
+    tools: ToolPatternList | None = None
+
+
+def check_scopes(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    """Once each, in one order. Raises ValueError."""
+    if not scopes:
+        raise ValueError("is an empty list; name at least one of `read`, `write` and `destructive`, or leave it out")
+    return tuple(scope for scope in SCOPES if scope in scopes)
 
 
 class Token(Part):
@@ -106,6 +120,13 @@ class Token(Part):
     uses it where a request names none."""
     servers: tuple[str, ...] = ()
     """Servers it may use; `"*"`: any."""
+    scopes: Annotated[tuple[Scope, ...], AfterValidator(check_scopes)] = SCOPES
+    """What the tools that it uses may do: `[read]` for a token that only reads. A tool with another effect does not
+    exist for it. See [scopes](../guide/tokens.md#scopes): without `trust_annotations`, all tools of a server count as
+    destructive. Resources and prompts need `read`."""
+    tools: ToolPatternList | None = None
+    """Which tools it may use, by [patterns](#patterns-over-tools), such as `["github:get_*"]` or
+    `["!github:delete_*"]`. By default all."""
     expires: Moment | None = None
     """By default never. A date is valid until its end, UTC; a time without a zone is UTC."""
 
@@ -365,7 +386,13 @@ class GatewayConfig(Part):
         return self.timeouts.model_copy(update=own)
 
 
-class CurrentConfig(Struct):
-    """Holds the configuration in effect; a reload replaces it."""
+class CurrentConfig:
+    """Holds the configuration in effect; a reload replaces it. Each request reads `limits` and `audit`."""
 
-    config: GatewayConfig
+    __slots__ = ("audit", "config", "limits")
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self.replace(config)
+
+    def replace(self, config: GatewayConfig) -> None:
+        self.config, self.limits, self.audit = config, config.limits, config.audit

@@ -119,6 +119,18 @@ def reject_boolean(value: object) -> object:
     return value
 
 
+def parse_memory(value: object) -> object:
+    """Read `512M` or `2 GiB` as bytes, in steps of 1024."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number of bytes, or such as `512M` or `2G`")  # noqa: TRY004 - pydantic expects it
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"([0-9]{1,9}) ?([KMG])(?:i?B)?", value.strip())
+    if found is None:
+        raise ValueError("must be a number of bytes, or such as `512M` or `2G`")
+    return int(found[1]) << {"K": 10, "M": 20, "G": 30}[found[2]]
+
+
 def check_program(command: str) -> str:
     if not command.strip() or "\0" in command:
         raise ValueError("must name a program, such as `uvx`")

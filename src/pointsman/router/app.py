@@ -50,6 +50,7 @@ def build_app(front: Front, gateway: PointsmanGateway, health: Health, metrics: 
         divided = claims.token is not None and not claims.project_stated
         text = await metrics.scrape(
             cache(lambda server_id: any(gateway.may_see(reader, server_id) for reader in readers)),
+            cache(lambda server_id, tool: any(gateway.may_use(reader, server_id, tool) for reader in readers)),
             frozenset(reader.project_id for reader in readers).__contains__ if divided else None,
         )
         return Response(text, media_type=CONTENT_TYPE)

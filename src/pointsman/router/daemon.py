@@ -36,6 +36,7 @@ from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs
 from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import Guard
+from pointsman.router.downstream.stdio.launch import protected_paths
 from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.headers import HostRules
@@ -287,9 +288,10 @@ class Daemon:
 
     async def reload(self, config: GatewayConfig) -> None:
         """Replace the configuration. Rights come first: a revoked token must stop working whatever fails after that."""
-        before, self._current.config = self._current.config, config
+        before = self._current.config
+        self._current.replace(config)
         self._catalog.reconfigure(config)
-        self._shares.limits = config.limits
+        self._shares.reload(config.limits)
         self._offers.reconfigure(config)
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
@@ -338,7 +340,12 @@ class Daemon:
         self._shares = TokenShares(self._current.config.limits)
         in_flight = self._in_flight = InFlight(lambda: self._current.config.limits.in_flight_bytes)
         connectors = Connectors(
-            SystemProcesses(guard), state_dir, self._logs, memory=memory, in_flight=in_flight, state_database=database
+            SystemProcesses(guard, protected=protected_paths(state_dir, self._launch.config_path)),
+            state_dir,
+            self._logs,
+            memory=memory,
+            in_flight=in_flight,
+            state_database=database,
         )
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
 

@@ -181,7 +181,7 @@ def test_arguments_are_recorded_only_if_the_configuration_says_so(tmp_path: Path
     current = CurrentConfig(GatewayConfig())
     log = open_log(tmp_path, current=current)
     log.begin(request(), "execute", arguments={"a": 1}).finish("ok")
-    current.config = recording_arguments().config
+    current.replace(recording_arguments().config)
     log.begin(request(), "execute", arguments={"a": 1}).finish("ok")
     first, second = rows(tmp_path)
     assert "arguments" not in msgspec.to_builtins(first)

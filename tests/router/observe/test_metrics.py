@@ -213,6 +213,17 @@ def test_servers_that_the_reader_may_not_see_are_lumped_together() -> None:
     assert sum(samples(metrics, "calls_total").values()) == 3  # lumping counts nothing twice
 
 
+def test_tools_that_the_reader_may_not_use_are_lumped_together_for_each_server() -> None:
+    metrics = Metrics()
+    for tool_key in ("a:read", "a:erase", "a:format"):
+        called(metrics, tool_key, ms=5)
+    text = metrics.render(may_use=lambda server_id, tool: (server_id, tool) == ("a", "read")).decode()
+    assert 'pointsman_calls_total{code="",outcome="ok",server="a",tool="read"} 1.0' in text
+    assert 'pointsman_calls_total{code="",outcome="ok",server="a",tool="other"} 2.0' in text
+    assert "erase" not in text
+    assert "format" not in text
+
+
 def test_a_reader_of_all_projects_sees_its_own_by_name() -> None:
     metrics = Metrics()
     for project in (None, "shop", "shop", "attic"):

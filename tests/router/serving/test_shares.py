@@ -76,7 +76,7 @@ async def test_more_slots_are_handed_out_at_once() -> None:
     assert queue.take_now()
     waiting = [taken(queue, "a") for _ in range(3)]
     await until_waiting(queue, 3)
-    shares.limits = Limits(server_calls=3)
+    shares.reload(Limits(server_calls=3))
     queue.hand_out()
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     assert (queue.running, queue.waiting) == (3, 1)

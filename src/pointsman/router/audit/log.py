@@ -171,7 +171,7 @@ class AuditLog:
             tool_key=short_name(tool_key, MAX_TOOL_KEY_CHARS),
             server_id=short_name(server_id, MAX_NAME_CHARS),
             arguments=clean_arguments(arguments)
-            if arguments is not None and self._current.config.audit.arguments
+            if arguments is not None and self._current.audit.arguments
             else msgspec.UNSET,
         )
         return Record(self, intent, self._write_intent(intent))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pointsman.config.model import CurrentConfig
+from pointsman.config.model import CurrentConfig, Limits
 from pointsman.core.errors import OVERLOADED, RateLimitedError
 from pointsman.router.audit.rows import Intent, Outcome
 
@@ -38,22 +38,26 @@ class RowRate:
 
     def __init__(self, current: CurrentConfig) -> None:
         self._current = current
-        self._per_s = 0  # the limit that the buckets have
+        self._limits: Limits | None = None  # that the buckets have
         self._buckets: dict[str, TokenBucket] = {}
 
     def wait_s(self, token_id: str, now: float) -> float:
         """Return the time until the token may write another row; 0 if it may now."""
-        per_s = self._current.config.limits.audit_bytes_per_s
-        if per_s != self._per_s:
-            self._per_s = per_s
-            self._buckets.clear()  # after a reload, the new burst applies to all
+        if self._limits is not self._current.limits:
+            self._reload(self._current.limits)
         bucket = self._buckets.get(token_id)
+        if bucket is not None and bucket.left > 0:
+            return 0.0  # refill only an empty bucket, which most tokens never have
+        per_s = self._current.limits.audit_bytes_per_s
         if bucket is None:
             bucket = self._buckets[token_id] = TokenBucket(BURST_S * per_s, now)
-        if bucket.left > 0:
-            return 0.0  # refill only an empty bucket, which most tokens never have
         left = bucket.fill(BURST_S * per_s, per_s, now)
         return 0.0 if left > 0 else (1 - left) / per_s
+
+    def _reload(self, limits: Limits) -> None:
+        before, self._limits = self._limits, limits
+        if before is not None and before.audit_bytes_per_s != limits.audit_bytes_per_s:
+            self._buckets.clear()  # the new burst applies to all
 
     def wrote(self, token_id: str, size: int) -> None:
         bucket = self._buckets.get(token_id)

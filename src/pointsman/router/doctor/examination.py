@@ -9,6 +9,7 @@ from pointsman.router.doctor.cloud_search import check_cloud_search
 from pointsman.router.doctor.configuration import check_configuration, check_place, check_secrets, check_tokens
 from pointsman.router.doctor.findings import Check, Finding, Inspected
 from pointsman.router.doctor.gateway import check_gateway, check_own_server, check_refused_clients, check_servers
+from pointsman.router.doctor.sandboxes import check_sandboxes
 from pointsman.router.doctor.surroundings import (
     check_certificates,
     check_clock,
@@ -30,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     check_servers,
     check_own_server,
     check_programs,
+    check_sandboxes,
     check_refused_clients,
     check_cloud_search,
     check_certificates,

@@ -213,6 +213,7 @@ class Front:
             in_flight=self._in_flight,
             connection=cycle.connection,
             small_body=cycle.small_body,
+            head=cycle.head,
         )
         return self._serve_or_answer(http)
 

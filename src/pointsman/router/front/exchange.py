@@ -124,7 +124,7 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
         assert task is not None
         state.unwatched.add(self)
         state.running.add(self)
-        outcome: Outcome
+        outcome: Outcome = asyncio.CancelledError()
         try:
             self._working = True
             try:
@@ -135,19 +135,21 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
                 self._working = False
                 if self._cancelled:
                     task.uncancel()
-            if self.span is not None:
-                self.span.end(outcome, self.request)
-            if self._successor is None:
-                await self._write(*self._encode(method, outcome))
-            else:
+            if self._successor is not None:
                 self._successor.finish(outcome)
+                return
+            status, response = self._encode(method, outcome)
+            if self._stream is None and not self.disconnected and len(response) <= LARGE_BYTES:
+                await self._http.respond(status, response)
+            else:
+                await self._write(status, response)
         finally:
             state.running.discard(self)
             if state.idle is not None and not state.running and not state.idle.done():
                 state.idle.set_result(None)
             state.unwatched.discard(self)
             if self.span is not None:
-                self.span.end(asyncio.CancelledError(), self.request)  # unless it has ended
+                self.span.end(outcome, self.request)
             if self._disconnect_watcher is not None:
                 self._stop_watching()
             if self._writing is not None:
@@ -228,6 +230,7 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
         return stream.put(event(message)) if self._log is None else self._log.add(message)
 
     async def _write(self, status: int, response: bytes) -> None:
+        """Write a response that is large, or the last event of a stream."""
         if self._log is not None:
             assert self._writing is not None
             self._log.finish(response)  # for the stream's present reader, or for one that resumes it
@@ -236,8 +239,6 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
             return
         elif self._stream is not None:
             await _finish(self._http, response, self._stream, self._writing)
-        elif len(response) <= LARGE_BYTES:
-            await self._http.respond(status, response)
         else:
             await self._respond_large(status, response)
 

@@ -111,7 +111,7 @@ def is_envelope(arguments: Json) -> bool:
     """Whether arguments have the form of a call."""
     if "toolKey" in arguments:
         return isinstance(arguments["toolKey"], str)
-    return arguments.keys() == {"arguments"}
+    return "arguments" in arguments and len(arguments) == 1
 
 
 def declares_envelope(tool: KnownTool) -> bool:

@@ -10,7 +10,7 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import RateLimitedError
 from pointsman.core.kinds import APPS_CAPABILITY, SKILLS_EXTENSION
 from pointsman.core.kinds import TOOLS as TOOLS_KIND
-from pointsman.core.model import Caller, Json
+from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.core.seams import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -115,6 +115,9 @@ class PointsmanGateway:
 
     def may_see(self, caller: Caller, server_id: str) -> bool:
         return self._catalog.rights.may_use_server(caller, server_id)
+
+    def may_use(self, caller: Caller, server_id: str, tool_name: str) -> bool:
+        return self._catalog.may_use(caller, ToolKey(server_id, tool_name))
 
     def capabilities(self, caller: Caller, era: Era) -> Json:
         """Return what the gateway supports, whether or not a server that has it is connected now.

@@ -43,9 +43,10 @@ _ERRORS = frozenset({"error", "timeout", "interrupted"})
 
 Labels = tuple[str, ...]
 MaySee = Callable[[str], bool]  # whether the reader may see the server, or the project, with that id
+MayUse = Callable[[str, str], bool]  # whether the reader may use the tool of that server and name
 
 
-def everything(_: str) -> bool:
+def everything(*_: str) -> bool:
     return True
 
 
@@ -110,17 +111,22 @@ class Metrics:
         """Return calls, errors and quantiles of all servers, for `pointsman status`."""
         return await asyncio.to_thread(self._figures)
 
-    def render(self, may_see: MaySee = everything, projects: MaySee | None = None) -> bytes:
-        """Return the text format; servers that the reader may not see are aggregated as `other`.
+    def render(
+        self, may_see: MaySee = everything, may_use: MayUse = everything, projects: MaySee | None = None
+    ) -> bytes:
+        """Return the text format; servers and tools that the reader may not see are aggregated as `other`.
 
         With `projects`, figures are divided by project, and those that the reader may not see are `other` as well.
         Takes about 5 µs a line, so a busy event loop uses `scrape`.
         """
-        return exposition.render(self._families(self._read_gauges(), may_see, projects))
+        return exposition.render(self._families(self._read_gauges(), may_see, may_use, projects))
 
-    async def scrape(self, may_see: MaySee = everything, projects: MaySee | None = None) -> bytes:
+    async def scrape(
+        self, may_see: MaySee = everything, may_use: MayUse = everything, projects: MaySee | None = None
+    ) -> bytes:
         """Like `render`, but only reads the gauges in this thread and renders in another."""
-        return await asyncio.to_thread(exposition.render, self._families(self._read_gauges(), may_see, projects))
+        families = self._families(self._read_gauges(), may_see, may_use, projects)
+        return await asyncio.to_thread(exposition.render, families)
 
     def _figures(self) -> CallFigures:
         total, by_server = _Sum(), dict[str, _Sum]()
@@ -202,24 +208,26 @@ class Metrics:
             gauges.in_flight_bytes(),
         )
 
-    def _families(self, gauges: GaugeValues, may_see: MaySee, projects: MaySee | None) -> Iterator[Metric]:
+    def _families(
+        self, gauges: GaugeValues, may_see: MaySee, may_use: MayUse, projects: MaySee | None
+    ) -> Iterator[Metric]:
         project = () if projects is None else ("project",)
-        calls = _visible(_by_project(self._calls, projects), may_see, names=2)
+        calls = _visible_tools(_by_project(self._calls, projects), may_see, may_use)
         yield exposition.counter_family("calls", "Tool calls.", ("server", "tool", "outcome", "code", *project), calls)
-        seconds = _visible(_by_project(self._call_seconds, projects), may_see, names=2)
+        seconds = _visible_tools(_by_project(self._call_seconds, projects), may_see, may_use)
         yield exposition.histogram_family(
             "call_duration_seconds", "Duration of tool calls.", ("server", "tool", *project), seconds
         )
-        last_calls = _visible(_by_project(self._last_calls, projects), may_see, names=2)
+        last_calls = _visible_tools(_by_project(self._last_calls, projects), may_see, may_use)
         yield exposition.quantile_family(("server", "tool", *project), last_calls)
-        reads = _visible(_by_project(self._reads, projects), may_see, names=1)
+        reads = _visible(_by_project(self._reads, projects), may_see)
         yield exposition.counter_family(
             "reads",
             "Reads such as resources/read and prompts/get, by MCP method.",
             ("server", "method", "outcome", "code", *project),
             reads,
         )
-        read_seconds = _visible(_by_project(self._read_seconds, projects), may_see, names=1)
+        read_seconds = _visible(_by_project(self._read_seconds, projects), may_see)
         yield exposition.histogram_family(
             "read_duration_seconds", "Duration of reads.", ("server", "method", *project), read_seconds
         )
@@ -242,9 +250,9 @@ class Metrics:
             "rate_limited",
             "Calls rejected by a rate limit.",
             ("server", *project),
-            _visible(_by_project(self._rate_limited, projects), may_see, names=1),
+            _visible(_by_project(self._rate_limited, projects), may_see),
         )
-        changes = _visible(self._tool_changes, may_see, names=1)
+        changes = _visible(self._tool_changes, may_see)
         yield exposition.counter_family(
             "tool_changes", "Tools whose definition changed while the gateway ran.", ("server",), changes
         )
@@ -442,11 +450,25 @@ def _by_project(tallies: Mapping[Labels, Tally], projects: MaySee | None) -> dic
     return shown
 
 
-def _visible(tallies: Mapping[Labels, Tally], may_see: MaySee, *, names: int) -> dict[Labels, Tally]:
-    """Aggregate servers that the reader may not see as `other`. The first `names` labels are server and tool."""
+def _visible(tallies: Mapping[Labels, Tally], may_see: MaySee) -> dict[Labels, Tally]:
+    """Aggregate servers that the reader may not see as `other`. The first label is the server."""
+    return _aggregated(tallies, lambda labels: labels if may_see(labels[0]) else (OTHER, *labels[1:]))
+
+
+def _visible_tools(tallies: Mapping[Labels, Tally], may_see: MaySee, may_use: MayUse) -> dict[Labels, Tally]:
+    """Aggregate servers and tools that the reader may not see as `other`. The first two labels name them."""
+
+    def shown(labels: Labels) -> Labels:
+        server, tool, *rest = labels
+        if not may_see(server):
+            return (OTHER, OTHER, *rest)
+        return labels if tool in ("", OTHER) or may_use(server, tool) else (server, OTHER, *rest)
+
+    return _aggregated(tallies, shown)
+
+
+def _aggregated(tallies: Mapping[Labels, Tally], shown: Callable[[Labels], Labels]) -> dict[Labels, Tally]:
     visible: dict[Labels, Tally] = {}
     for labels, tally in list(tallies.items()):  # the event loop may add to it meanwhile
-        if not may_see(labels[0]):
-            labels = (OTHER,) * names + labels[names:]
-        visible.setdefault(labels, type(tally)()).add(tally)
+        visible.setdefault(shown(labels), type(tally)()).add(tally)
     return visible

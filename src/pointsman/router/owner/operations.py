@@ -217,7 +217,12 @@ async def tools(parts: Parts, server_id: str | None = None) -> Json:
         permits = parts.catalog.rights.permits(OWNER, owner_id)
         if server_id in (None, owner_id):
             listed += [
-                {"toolKey": tool.document.tool_key, "server": owner_id, "allowed": permits(name), **_shown(tool.tool)}
+                {
+                    "toolKey": tool.document.tool_key,
+                    "server": owner_id,
+                    "allowed": permits(name, tool.claimed),
+                    **_shown(tool.tool),
+                }
                 for name, tool in part.items.items()
             ]
     missing = {one: _reason(parts, one) for one in collected.gaps if one not in collected.parts}

@@ -35,18 +35,23 @@ class TokenShares:
     """Counts the requests in progress of each token, without calls that wait for a user's answer."""
 
     def __init__(self, limits: Limits) -> None:
-        self.limits = limits
         self.total = 0
         self._under_way: dict[str, int] = {}
+        self.reload(limits)
+
+    def reload(self, limits: Limits) -> None:
+        """Set the limits, which each call compares."""
+        self.limits = limits
+        self.calls, self.token_calls, self.server_calls = limits.calls, limits.token_calls, limits.server_calls
 
     def is_full(self) -> bool:
         """Whether the daemon as a whole is at its limit."""
-        return self.total >= self.limits.calls
+        return self.total >= self.calls
 
     def enter(self, token_id: str) -> None:
         """Count one request; `leave` it in the end. Raises RateLimitedError."""
         count = self._under_way.get(token_id, 0)
-        if count >= self.limits.token_calls:
+        if count >= self.token_calls:
             raise RateLimitedError(
                 f"This token has {count} requests in progress, which is its share. "
                 "Wait for some of them to end, then retry; the operator sets `limits.token_calls`.",
@@ -86,7 +91,7 @@ class FairQueue:
 
     def take_now(self) -> bool:
         """Take a free slot without waiting, if there is one; `give_back` it in the end."""
-        if self._waiting or self.running >= self._shares.limits.server_calls:
+        if self._waiting or self.running >= self._shares.server_calls:
             return False
         self.running += 1
         return True
@@ -127,7 +132,7 @@ class FairQueue:
 
     def hand_out(self) -> None:
         """Give free slots to the tokens whose turn it is."""
-        while self._waiting and self.running < self._shares.limits.server_calls:
+        while self._waiting and self.running < self._shares.server_calls:
             token_id, turns = self._waiting.popitem(last=False)
             turn = turns.popleft()
             if turns:

@@ -15,7 +15,7 @@ import pytest
 from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError
 from pointsman.router.downstream.http.answer import IncomingAnswer, read_body
 from pointsman.router.downstream.http.client import HttpClient
-from pointsman.router.downstream.http.exchange import HEAD_BYTES, HIGH_WATER, HttpResponse
+from pointsman.router.downstream.http.exchange import HEAD_BYTES, HIGH_WATER, response_of
 from pointsman.router.downstream.http.failures import FAILURES
 from tests.router.downstream.http_parts import PATIENCE_S
 
@@ -309,7 +309,7 @@ def _mutated(dice: random.Random, bases: Sequence[bytes]) -> list[bytes]:
 
 
 def test_a_response_says_what_it_is() -> None:
-    response = HttpResponse(None, 200, {b"content-type": b"Text/Event-Stream; charset=utf-8", b"x": b"\xff"})  # type: ignore[arg-type]
+    response = response_of(None, 200, {b"content-type": b"Text/Event-Stream; charset=utf-8", b"x": b"\xff"})  # type: ignore[arg-type]
     assert response.kind == "text/event-stream"
     assert response.text(b"x") == "\udcff"
     assert response.text(b"y") is None

@@ -267,5 +267,5 @@ async def test_an_old_secret_is_refused_on_its_open_connection_after_a_reload() 
         connection = await served.connect()
         assert (await echo(served, connection)).status == 200
         gateway.rotated = True
-        served.current.config = GatewayConfig()
+        served.current.replace(GatewayConfig())
         assert (await echo(served, connection)).status == 401

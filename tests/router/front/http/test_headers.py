@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 
 from pointsman.config.model import Listen
@@ -185,6 +188,37 @@ async def test_both_lengths_in_one_request_are_refused() -> None:
             assert answer.startswith(b"HTTP/1.1 400 "), answer
             await connection.close()
         assert served.gateway.requests == []
+
+
+async def test_a_trailer_is_no_header() -> None:
+    """Whether it comes with the head, or after the head was checked."""
+    async with serving() as served:
+        session = await served.open_session()
+        body = json.dumps(call("echo", {"text": "hello"})).encode()
+        chunked = [*session, ("Transfer-Encoding", "chunked")]
+        head = request(served.port, b"", headers=chunked, without=["content-length"])
+        chunks = b"%x\r\n%b\r\n0\r\nMcp-Session-Id: other\r\nAuthorization: Bearer x\r\n\r\n" % (len(body), body)
+        for pieces in ([head + chunks], [head, chunks]):
+            connection = await served.connect()
+            for piece in pieces:
+                connection.send(piece)
+                await connection.writer.drain()
+                await asyncio.sleep(0.01)
+            assert (await connection.answer()).text == "hello"
+            await connection.close()
+
+
+async def test_a_connection_of_http_1_0_is_closed_also_if_it_asks_to_be_kept() -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        for asked in ([], [("Connection", "keep-alive")]):
+            connection = await served.connect()
+            sent = request(served.port, call("echo", {"text": "hello"}), headers=[*session, *asked])
+            connection.send(sent.replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+            answer = await connection.closed()
+            assert b"connection: close" in answer
+            assert b"hello" in answer
+            await connection.close()
 
 
 async def test_requests_in_a_row_are_answered_in_their_order() -> None:

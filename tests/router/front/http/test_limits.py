@@ -243,7 +243,7 @@ async def test_a_lower_cap_holds_for_the_next_session() -> None:
     async with serving(limits=Limits(sessions=5)) as served:
         for _ in range(5):
             await served.open_session()
-        served.current.config = GatewayConfig(limits=Limits(sessions=2))
+        served.current.replace(GatewayConfig(limits=Limits(sessions=2)))
         await served.open_session()
         assert served.front.sessions_open == 2
 

@@ -79,6 +79,35 @@ async def test_headers_that_differ_from_the_body_run_nothing(header: str, value:
         assert served.gateway.requests == []
 
 
+async def test_headers_that_differ_are_refused_also_after_a_call_whose_headers_were_right() -> None:
+    async with serving() as served:
+        body, headers = modern_call("echo")
+        for _ in range(2):
+            assert (await served.send(body, headers=headers)).status == 200
+        for header, value in (
+            ("Mcp-Method", "tools/list"),
+            ("Mcp-Name", "other"),
+            ("MCP-Protocol-Version", "2099-01-01"),
+        ):
+            kept = [(k, v) for k, v in headers if k.lower() != header.lower()] + [(header, value)]
+            assert (await served.send(body, headers=kept)).code == -32020
+        other, _ = modern_call("hang")
+        assert (await served.send(other, headers=headers)).code == -32020
+        del body["params"]["_meta"][NAMESPACE + "clientCapabilities"]
+        assert (await served.send(body, headers=headers)).code == -32602
+        assert len(served.gateway.requests) == 2
+
+
+async def test_a_name_is_compared_as_its_header_decodes_it() -> None:
+    async with serving() as served:
+        encoded = "=?base64?ZWNobw==?="  # "echo"
+        body, headers = modern_call("echo")
+        wrapped = [(k, encoded if k == "Mcp-Name" else v) for k, v in headers]
+        assert [(await served.send(body, headers=wrapped)).status for _ in range(2)] == [200, 200]
+        body["params"]["name"] = encoded
+        assert (await served.send(body, headers=wrapped)).code == -32020
+
+
 async def test_an_unknown_version_is_told_those_that_are_served() -> None:
     async with serving() as served:
         body, headers = modern_call("echo")

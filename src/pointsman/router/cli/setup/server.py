@@ -466,11 +466,12 @@ def _try_alone(server_id: str, config_file: Path | None, state_dir: Path | None)
     from pointsman.router.owner.trial import try_server
 
     with report_config_errors():
-        config = load_gateway_config(config_file or Edited.find(None, state_dir).path, tried=server_id)
+        path = config_file or Edited.find(None, state_dir).path
+        config = load_gateway_config(path, tried=server_id)
     if server_id not in config.servers:
         near = closest(server_id, config.servers)
         hint = f" Did you mean `{near}`?" if near else " `pointsman server list` shows them."
         raise ConfigCommandError(f"There is no server `{server_id}`.{hint}")
     note("No gateway runs now, so the server is started for this trial only.")
     with progress(f"Trying `{server_id}` ..."):
-        return try_server(config, server_id, owned_folder(state_dir))
+        return try_server(config, server_id, path, owned_folder(state_dir))

@@ -93,7 +93,7 @@ class HttpClient:
         oldest = self._loop.time() - KEEP_ALIVE_S
         while self._idle:
             connection, _ = self._idle.popitem()
-            if connection.idle_since >= oldest and connection.usable:
+            if connection.idle_since >= oldest and connection.is_usable():
                 return connection
             connection.close()
         return None

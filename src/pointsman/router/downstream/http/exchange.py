@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 import httptools
+from msgspec import Struct
 
 from pointsman.router.downstream.http.failures import ExchangeError
 
@@ -43,37 +44,23 @@ class Owner(Protocol):
         ...
 
 
-class HttpResponse:
+class HttpResponse(Struct, eq=False):  # a struct, because each call makes one
     """A response. Its connection returns to the pool when the body has ended."""
 
-    __slots__ = (
-        "_at_end",
-        "_connection",
-        "_error",
-        "_inflater",
-        "_parts",
-        "_size",
-        "_waiter",
-        "ended",
-        "head",
-        "kind",
-        "status",
-    )
+    _connection: HttpConnection
+    status: int
+    head: dict[bytes, bytes]  # by name, in lower case
+    kind: str  # the media type without parameters
+    _inflater: _Inflater | None = None
+    ended: bool = False  # the whole body has arrived
+    _parts: list[bytes] = []  # that wait to be read
+    _size: int = 0
+    _error: Exception | None = None
+    _waiter: asyncio.Future[None] | None = None
+    _at_end: Callable[[], object] | None = None
 
-    def __init__(self, connection: HttpConnection, status: int, head: dict[bytes, bytes]) -> None:
-        self._connection = connection
-        self.status = status
-        self.head = head  # by name, in lower case
-        given = head.get(b"content-type", b"")
-        # The media type without parameters
-        self.kind = _USUAL_KINDS.get(given) or given.partition(b";")[0].strip().lower().decode("latin-1")
-        self.ended = False  # the whole body has arrived
-        self._parts: list[bytes] = []  # that wait to be read
-        self._size = 0
-        self._inflater = _Inflater.of(head[b"content-encoding"]) if b"content-encoding" in head else None
-        self._error: Exception | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._at_end: Callable[[], object] | None = None
+    def __repr__(self) -> str:
+        return f"HttpResponse({self.status}, {self.kind!r})"  # without its content
 
     @property
     def length(self) -> int | None:
@@ -150,7 +137,8 @@ class HttpResponse:
             return
         if error is None:
             self.ended = True
-        self._error = error
+        else:
+            self._error = error
         if self._at_end is not None:
             self._at_end()
         if self._waiter is not None:
@@ -191,8 +179,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(data)
         return answer
 
-    @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether the server has not closed it.
 
         A connection that is readable before anything is sent was closed by the server, and the event loop has not
@@ -259,7 +246,7 @@ class HttpConnection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status < 200 or self._answer is None:
             return  # an interim response
-        response = self._response = HttpResponse(self, status, self._head)
+        response = self._response = response_of(self, status, self._head)
         if not self._answer.done():
             self._answer.set_result(response)
 
@@ -289,6 +276,14 @@ class HttpConnection(asyncio.Protocol):
         elif answer is not None and not answer.done():
             answer.set_exception(error)
         self._transport.abort()
+
+
+def response_of(connection: HttpConnection, status: int, head: dict[bytes, bytes]) -> HttpResponse:
+    """Raises ExchangeError: the body is compressed in an unknown way."""
+    given = head.get(b"content-type", b"")
+    kind = _USUAL_KINDS.get(given) or given.partition(b";")[0].strip().lower().decode("latin-1")
+    inflater = _Inflater.of(head[b"content-encoding"]) if b"content-encoding" in head else None
+    return HttpResponse(connection, status, head, kind, inflater)
 
 
 def _ends_with_connection(response: HttpResponse) -> bool:

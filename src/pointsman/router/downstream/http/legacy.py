@@ -97,7 +97,7 @@ class LegacyHttp:
         self._client = client
         self._session = session
         self._open_session = open_session
-        self._limits = limits
+        self._result_bytes = limits.result_bytes
         self._memory = memory
         self._on_notification = on_notification
         self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
@@ -194,7 +194,7 @@ class LegacyHttp:
                 response.close()
                 raise _SessionLostError
             try:
-                return await read_result(response, number, self._limits.result_bytes, on_message, self._memory)
+                return await read_result(response, number, self._result_bytes, on_message, self._memory)
             except StreamCutError as cut:
                 return await self._resume(cut, number, session, on_message)
             except DownstreamError as refusal:
@@ -219,7 +219,7 @@ class LegacyHttp:
             head = with_headers(session.get, {"Last-Event-ID": cut.last_event_id})
             try:
                 return await read_result(
-                    await self._client.send(head), number, self._limits.result_bytes, on_message, self._memory
+                    await self._client.send(head), number, self._result_bytes, on_message, self._memory
                 )
             except StreamCutError as again:
                 if again.last_event_id == cut.last_event_id and not again.retry_ms and not cut.retry_ms:
@@ -321,9 +321,7 @@ class LegacyHttp:
         if response.status == HTTPStatus.OK and response.kind == EVENT_STREAM:
             self._backoff.reset()
             messages = self._messages
-            await read_stream(
-                response, self._limits.result_bytes, messages.receive_standalone, messages.unsolicited.pause_s
-            )
+            await read_stream(response, self._result_bytes, messages.receive_standalone, messages.unsolicited.pause_s)
             return True
         lost = session.has_id and await _says_session_lost(response)
         response.close()

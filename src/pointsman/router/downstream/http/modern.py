@@ -47,7 +47,7 @@ class ModernHttp:
     ) -> None:
         self.introduction = introduction
         self._client = client
-        self._limits = limits
+        self._result_bytes = limits.result_bytes
         self._memory = memory
         self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
         self._heads: dict[tuple[str, str | None], bytes] = {}
@@ -67,7 +67,7 @@ class ModernHttp:
             response = await self._client.send(head, body)
             if call.method == LISTEN and response.kind == EVENT_STREAM:
                 return await self._listen(response)
-            result = await read_result(response, number, self._limits.result_bytes, on_message, self._memory)
+            result = await read_result(response, number, self._result_bytes, on_message, self._memory)
         except ConnectionLostError:
             self._client.check_reachable()
             raise
@@ -78,9 +78,7 @@ class ModernHttp:
     async def _listen(self, response: HttpResponse) -> Json:
         """Read a stream that stays open: its messages have no budget, but are throttled."""
         messages = self._messages
-        await read_stream(
-            response, self._limits.result_bytes, messages.receive_standalone, messages.unsolicited.pause_s
-        )
+        await read_stream(response, self._result_bytes, messages.receive_standalone, messages.unsolicited.pause_s)
         return {}
 
     async def ended(self) -> str:

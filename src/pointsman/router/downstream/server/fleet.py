@@ -43,6 +43,7 @@ class ConnectionSpec(Struct, frozen=True):
             "name": None,
             "projects": (),
             "tool_permissions": {},
+            "trust_annotations": None,
             "prefix": None,
             "timeouts": ServerTimeouts(),
         }

@@ -23,6 +23,8 @@ _VERSION_KEY = NAMESPACE + "protocolVersion"
 _CLIENT_INFO_KEY = NAMESPACE + "clientInfo"
 _CAPABILITIES_KEY = NAMESPACE + "clientCapabilities"
 _LOG_LEVEL_KEY = NAMESPACE + "logLevel"
+# The keys that most modern clients send. Where there are no others, none has to be looked at.
+_NOT_SENT_ON = _PRIVATE | {_VERSION_KEY, _CLIENT_INFO_KEY, _CAPABILITIES_KEY, _LOG_LEVEL_KEY}
 
 
 def with_meta(call: Call, era: Era, version: str, progress_token: int) -> Json:
@@ -35,7 +37,7 @@ def with_meta(call: Call, era: Era, version: str, progress_token: int) -> Json:
     client = request.client if request is not None else None
     if request is not None:
         given = request.params.get("_meta")
-        if given:
+        if given and not given.keys() <= _NOT_SENT_ON:
             meta = {key: value for key, value in given.items() if key not in _PRIVATE and not key.startswith(_RESERVED)}
         if request.span is not None:
             meta.pop("tracestate", None)  # of the client, where it belongs to an invalid `traceparent`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -50,12 +50,15 @@ class HostRules:
         )
 
 
-def checked_head(headers: Iterable[tuple[bytes, bytes]], rules: HostRules) -> Head:
-    """Return the headers by name, in lower case. Raises HttpError 400, 403, 421."""
-    lines = list(headers)
-    head = dict(lines)
-    if len(head) != len(lines):
-        head = _join_duplicates(lines)
+def checked_head(headers: Sequence[tuple[bytes, bytes]], rules: HostRules, head: Head | None = None) -> Head:
+    """Return the headers by name, in lower case. Raises HttpError 400, 403, 421.
+
+    `head`: the same, if it is known, where the last one of a name counts.
+    """
+    if not head:
+        head = dict(headers)
+    if len(head) != len(headers):
+        head = _join_duplicates(headers)
     host = head.get(b"host")
     if host not in rules.hosts:
         _check_host(host, rules)
@@ -101,7 +104,7 @@ def _accepted(value: bytes) -> tuple[bool, bool]:
     )
 
 
-def _join_duplicates(lines: list[tuple[bytes, bytes]]) -> Head:
+def _join_duplicates(lines: Sequence[tuple[bytes, bytes]]) -> Head:
     """Join repeated list headers; reject repeated single-valued ones.
 
     Parsers disagree on which copy of a single-valued header counts, which request smuggling exploits.

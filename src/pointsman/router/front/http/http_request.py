@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from starlette.types import Receive, Send
@@ -58,7 +58,7 @@ class HttpRequest(Struct, eq=False):  # a struct, because each call makes one
     query: bytes = b""
     lease: Lease | None = None  # of a large body, released when the request ends
     token_id: str = ""  # of the caller by its headers; unauthenticated requests count together
-    head: Head = {}
+    head: Head = {}  # `headers` by name; checked by `RequestReader.read_head`
     token: str | None = None  # for the audit of a refusal
     project: str | None = None  # in header or path
     message: Json | None = None
@@ -78,7 +78,7 @@ class HttpRequest(Struct, eq=False):  # a struct, because each call makes one
             raise too_many_large_bodies()
 
 
-class Identity(NamedTuple):
+class Identity(Struct, frozen=True, eq=False):
     """Who sent the last request of a connection: the next one with the same header need not be authenticated again."""
 
     authorization: bytes
@@ -100,7 +100,8 @@ class RequestReader:
 
     def read_head(self, request: HttpRequest) -> Claims:
         """Check the headers and read the claims in headers and path. Raises HttpError 400, 403, 421, 503."""
-        request.head = checked_head(request.headers, self.hosts if request.carried is None else _CARRIED_HOST)
+        rules = self.hosts if request.carried is None else _CARRIED_HOST
+        request.head = checked_head(request.headers, rules, request.head)
         if self.draining:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
         known: Identity | None = request.connection.identity if request.connection is not None else None
@@ -129,7 +130,7 @@ class RequestReader:
             check_content_type(request.head)
         request.body_read = True
         request.token_id = caller.token_id if caller is not None else ""
-        limit = self._current.config.limits.body_bytes
+        limit = self._current.limits.body_bytes
         body = request.small_body(limit) if request.small_body is not None else None
         if body is None:
             body = await read_body(request.head, request.receive, limit, request.reserve)

@@ -32,6 +32,7 @@ from pointsman.router.front.http.connections import (
     address_key,
     is_exempt,
 )
+from pointsman.router.front.http.headers import Head
 from pointsman.router.front.http.responses import (
     HEAD_BYTES,
     LARGE_HEAD,
@@ -109,6 +110,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = self.limits_now[0]()
+        self._many = 0.0  # connections, from which on idle ones are closed sooner
         self._verdict: Verdict | None = None  # None: not in the table, or no longer
         self.address = ""
         self.token_id: str | None = None  # of the latest request
@@ -130,6 +132,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.coalescing = CoalescingTransport(transport)
         self.transport = self.coalescing  # type: ignore[assignment]  # a transport by its shape
         self._limits = self.limits_now[0]()
+        self._many = self._limits.connections / 2
         host = self.client[0] if self.client else ""
         self.address = address_key(host)
         exempt = not host or self.exempt[0](host)
@@ -202,16 +205,15 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        self.expect_100_continue = False
+        self.head: Head = {}
         self._head_bytes = 0
         self._reading_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Override the base's method, which does not strip the blanks around a value."""
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value.strip(b" \t")))
+        name, value = name.lower(), value.strip(b" \t")
+        self.headers.append((name, value))
+        self.head[name] = value
 
     def on_headers_complete(self) -> None:
         self._reading_head = False
@@ -221,6 +223,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._head_bytes + self._piece_bytes > HEAD_BYTES:
             self._measure_head()
         self._reading_body = True
+        self.expect_100_continue = b"expect" in self.head and self.head[b"expect"].lower() == b"100-continue"
         if self._request_timer is not None:
             self._stop_request_timer()
         self.table.idle.pop(self, None)
@@ -229,8 +232,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if not direct or serve_post is None:
             self._begin_asgi()
             return
-        before, cycle = self.cycle, DirectCycle(self, serve_post)
+        before, cycle = self.cycle, DirectCycle(self)
         self.cycle = cycle
+        self.headers, self.head = [], {}  # for trailers, which nobody reads: they must not count as headers
         if before is None or before.response_complete:
             cycle.task = self.loop.create_task(serve_post(cycle))
         else:
@@ -320,7 +324,7 @@ class GuardedProtocol(HttpToolsProtocol):
             if self.pipeline:
                 self._start_asgi_task(*self.pipeline.pop())
             else:
-                pressed = self.table.total * 2 >= self._limits.connections
+                pressed = self.table.total >= self._many
                 if self._kept is not None:
                     self._stop_keep_alive()
                 self._kept = self.keep_alive.get(pressed) or self._new_keep_alive(pressed)
@@ -413,10 +417,11 @@ class DirectCycle(RequestResponseCycle):
     chunked_encoding: bool | None = None
     expected_content_length = 0
 
-    def __init__(self, connection: GuardedProtocol, serve_post: ServePost) -> None:
+    def __init__(self, connection: GuardedProtocol) -> None:
         """Set only what differs between requests: the constructor of the base costs as much as a system call."""
         self.connection = connection
         self.headers = connection.headers
+        self.head = connection.head
         self.transport = connection.transport
         self.flow = connection.flow
         self.event: asyncio.Event | None = None  # for `message_event`
@@ -424,14 +429,19 @@ class DirectCycle(RequestResponseCycle):
         self.task: asyncio.Task[None] | None = None  # a reference, so that it is not collected
         self.waiting_for_100_continue = connection.expect_100_continue
         parser = connection.parser
-        self.keep_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
-        self.on_response = connection.on_response_complete
+        # HTTP/1.0 keeps a connection only if a header asks for it, and uvicorn not even then.
+        asked = b"connection" in self.head
+        self.keep_alive = parser.should_keep_alive() and not (asked and parser.get_http_version() == "1.0")
         self.body = b""  # type: ignore[assignment]  # a bytearray once it has a second piece
-        self._serve_post = serve_post
 
     def serve(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
         """The app for `run_asgi` of the base, for a request that was pipelined."""
-        return self._serve_post(self)
+        serve_post = self.connection.serve_post[0]
+        assert serve_post is not None
+        return serve_post(self)
+
+    def on_response(self) -> None:
+        self.connection.on_response_complete()
 
     @property
     def message_event(self) -> asyncio.Event:  # type: ignore[override]  # an attribute of the base
@@ -469,4 +479,4 @@ class DirectCycle(RequestResponseCycle):
             self.event.set()
         if not self.keep_alive:
             self.transport.close()
-        self.on_response()
+        self.connection.on_response_complete()

@@ -243,15 +243,23 @@ class CoalescingTransport:
     uvicorn writes head and body one after the other, and uvloop would send each with a system call of its own.
     """
 
-    __slots__ = ("_transport", "get_write_buffer_size", "head", "is_closing", "last", "written")
+    __slots__ = (
+        *("_transport", "_write", "abort", "get_extra_info", "get_write_buffer_size", "head", "is_closing", "last"),
+        *("set_protocol", "written"),
+    )
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self._write = transport.write
         self.head = b""  # held back until the body follows
         self.written = 0  # bytes in all
         self.last = 0  # bytes of the latest write
-        self.is_closing = transport.is_closing  # bound here, because each request calls these two
+        # All that uvicorn and the protocol use. Bound here: with a `__getattr__`, every attribute would be slow.
+        self.is_closing = transport.is_closing
         self.get_write_buffer_size = transport.get_write_buffer_size
+        self.get_extra_info = transport.get_extra_info
+        self.set_protocol = transport.set_protocol
+        self.abort = transport.abort
 
     def write_response(self, head: bytes, body: bytes) -> None:
         """Write a whole response."""
@@ -260,15 +268,15 @@ class CoalescingTransport:
             self.write(body)
             return
         data = head + body
-        self.last = len(data)
-        self.written += self.last
-        self._transport.write(data)
+        self.last = size = len(data)
+        self.written += size
+        self._write(data)
 
     def write(self, data: bytes) -> None:
         if self.head and len(data) > _LARGE_BYTES:
             head, self.head = self.head, b""
             self.written += len(head)
-            self._transport.write(head)  # a copy of the body would cost more than a system call
+            self._write(head)  # a copy of the body would cost more than a system call
         elif self.head:
             data, self.head = self.head + data, b""
         elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
@@ -276,7 +284,7 @@ class CoalescingTransport:
             return
         self.last = len(data)
         self.written += self.last
-        self._transport.write(data)
+        self._write(data)
 
     def flush(self) -> None:
         """Write a head that has no body."""
@@ -286,6 +294,3 @@ class CoalescingTransport:
     def close(self) -> None:
         self.flush()
         self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)

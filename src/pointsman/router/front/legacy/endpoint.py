@@ -254,11 +254,12 @@ def as_legacy(result: Json) -> Json:
     illegal = content is not None and type(content) not in (dict, Raw)  # an object, decoded or not
     if not illegal and _MODERN_FIELDS.isdisjoint(result):
         return result
-    return {
-        key: value
-        for key, value in result.items()
-        if key not in _MODERN_FIELDS and not (illegal and key == "structuredContent")
-    }
+    legacy = result.copy()
+    for name in _MODERN_FIELDS:
+        legacy.pop(name, None)
+    if illegal:
+        del legacy["structuredContent"]
+    return legacy
 
 
 def _find_log(session: Session, head: Head) -> tuple[EventLog, int | None]:

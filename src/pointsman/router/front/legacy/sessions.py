@@ -280,7 +280,7 @@ class Sessions:
 
     def _is_expired(self, session: Session) -> bool:
         unused_s = self._clock() - session.used
-        return unused_s > self._current.config.limits.session_idle_s and not session.busy
+        return unused_s > self._current.limits.session_idle_s and not session.busy
 
     def _evict(self) -> None:
         """Close the longest unused session of the token with the most, so that no token evicts the others' sessions."""

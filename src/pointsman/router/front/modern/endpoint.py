@@ -8,9 +8,11 @@ from msgspec.structs import replace
 
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import (
+    CLIENT_CAPABILITIES_META_KEY,
     ERROR_CODE_HTTP_STATUS,
     INPUT_REQUIRED_METHODS,
     MODERN_PROTOCOL_VERSIONS,
+    PROTOCOL_VERSION_META_KEY,
     InboundLadderRejection,
     classify_inbound_request,
     unsupported_protocol_version_rejection,
@@ -28,6 +30,9 @@ from pointsman.router.front.state import FrontState
 
 _RULES = EraRules(disconnect_cancels=True, error_status=ERROR_CODE_HTTP_STATUS)
 _PARAM_PREFIX: Final = b"mcp-param-"
+_MOST_ACCEPTED: Final = 1024  # of callers' names, so there must be a bound
+_LONGEST_NAME: Final = 128
+_Routed = tuple[str, str, bytes | None, bytes | None, bytes | None]
 _ROUTING_HEADERS: Final = {name.encode(): name for name in ("mcp-protocol-version", "mcp-method", "mcp-name")}
 # How long a client may cache a result for which the gateway sets no time itself. Lists depend on the caller's
 # rights, which may change at any moment; the server's description and the two tools rarely change.
@@ -51,22 +56,22 @@ class ModernEndpoint:
         self._parked = parked
         self._listeners = listeners
         self._meta = parked.meta
+        self._accepted: set[_Routed] = set()  # what the SDK's check has accepted, because it takes a microsecond
 
     async def post(self, http: HttpRequest, message: Json, caller: Caller) -> None:
         """Raises HttpError 400."""
         head = http.head
         if "method" not in message:
             raise HttpError(400, "The body must be a JSON-RPC request or notification: a modern client is never asked.")
-        routing = {name: head[key].decode("latin-1") for key, name in _ROUTING_HEADERS.items() if key in head}
         if "id" not in message:
-            rejection = unsupported_protocol_version_rejection(routing["mcp-protocol-version"])
+            rejection = unsupported_protocol_version_rejection(head[b"mcp-protocol-version"].decode("latin-1"))
             if rejection is not None:
                 raise _rejected(rejection)
             await http.respond(202)  # no notification of a client has an effect in this era
             return
-        verdict = classify_inbound_request(message, headers=routing)
-        if isinstance(verdict, InboundLadderRejection):
-            raise _rejected(verdict)
+        routed = _routed(message, head)
+        if routed is None or routed not in self._accepted:
+            self._check_routing(message, head, routed)
         if message["method"] == "tools/call":
             name = message["params"].get("name")
             schema = self._state.gateway.tool_schema(caller, name) if type(name) is str else None
@@ -74,6 +79,17 @@ class ModernEndpoint:
                 _check_param_headers(head, schema, message["params"].get("arguments"))
         exchange = Exchange(self._state, message["id"], http, _RULES, self._parked)
         await exchange.run(message["method"], caller, self._handle(message, caller, exchange))
+
+    def _check_routing(self, message: Json, head: Head, routed: _Routed | None) -> None:
+        """Check that headers and body agree, and remember it for an equal call. Raises HttpError."""
+        routing = {name: head[key].decode("latin-1") for key, name in _ROUTING_HEADERS.items() if key in head}
+        verdict = classify_inbound_request(message, headers=routing)
+        if isinstance(verdict, InboundLadderRejection):
+            raise _rejected(verdict)
+        if routed is not None:
+            if len(self._accepted) >= _MOST_ACCEPTED:
+                self._accepted.clear()
+            self._accepted.add(routed)
 
     async def _handle(self, message: Json, caller: Caller, exchange: Exchange) -> Json:
         """Raises ProtocolError."""
@@ -130,6 +146,18 @@ class ModernEndpoint:
         if instructions is not None:
             result["instructions"] = instructions
         return result
+
+
+def _routed(message: Json, head: Head) -> _Routed | None:
+    """All that the check of a call's headers depends on. None: it is no call, is incomplete, or has a long name."""
+    params = message.get("params") or {}
+    meta = params.get("_meta")
+    if not meta or message["method"] != "tools/call" or CLIENT_CAPABILITIES_META_KEY not in meta:
+        return None
+    name, version = params.get("name"), meta.get(PROTOCOL_VERSION_META_KEY)
+    if type(name) is not str or type(version) is not str or len(name) > _LONGEST_NAME:
+        return None
+    return name, version, head.get(b"mcp-name"), head.get(b"mcp-method"), head.get(b"mcp-protocol-version")
 
 
 def _check_param_headers(head: Head, schema: Json, arguments: object) -> None:

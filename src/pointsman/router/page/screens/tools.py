@@ -97,7 +97,7 @@ def _listed(parts: Parts) -> Iterator[Listed]:
         last = parts.catalog.last_list(server_id)
         if last is not None and server.enabled:
             permits = parts.catalog.rights.permits(OWNER, server_id)
-            yield from (Listed(tool, permits(name)) for name, tool in last.items.items())
+            yield from (Listed(tool, permits(name, tool.claimed)) for name, tool in last.items.items())
 
 
 def _matches(one: Listed, words: str, server_id: str, shown: str) -> bool:
@@ -232,7 +232,7 @@ def _require(parts: Parts, key: ToolKey) -> Listed:
     tool: Any = last.items.get(key.tool_name) if last is not None else None
     if tool is None:
         raise OwnerError("unknown_tool", f"No server has listed a tool `{str(key)[:80]}`. It may be gone or not ready.")
-    return Listed(tool, parts.catalog.rights.permits(OWNER, key.server_id)(key.tool_name))
+    return Listed(tool, parts.catalog.rights.may_use(OWNER, key.server_id, key.tool_name, tool.claimed))
 
 
 async def _lists(parts: Parts, _: str) -> object:
