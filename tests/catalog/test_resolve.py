@@ -199,6 +199,19 @@ async def test_a_call_waits_for_a_restarting_server_and_finds_the_same_tool() ->
     assert (await asking).tool_name == "read"
 
 
+async def test_a_call_waits_on_for_a_server_that_goes_away_again_at_once() -> None:
+    catalog, server, back = await restarting()
+    asking = asyncio.create_task(catalog.resolve(ME, "clock:read"))
+    await asyncio.sleep(0.01)
+    again = server.back = asyncio.Event()
+    back.set()  # it ran for less than a round of the event loop
+    await asyncio.sleep(0.01)
+    assert not asking.done()
+    server.be("running")
+    again.set()
+    assert (await asking).tool_name == "read"
+
+
 @pytest.mark.parametrize(
     ("after", "reason"),
     [

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from pointsman.catalog.apps import has_app
+from pointsman.catalog.definition_watch import DefinitionWatch
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged
 from pointsman.catalog.effects import Effect
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
@@ -29,6 +30,7 @@ from pointsman.catalog.overview import (
     telling_words,
     write_instructions,
 )
+from pointsman.catalog.pins import Admission, NoPins
 from pointsman.catalog.results import (
     EXTRA_CANDIDATES,
     Available,
@@ -39,6 +41,7 @@ from pointsman.catalog.results import (
     best_of_each_first,
     fallback_notice,
     fit_notice,
+    held_tools,
     more_tools,
     no_tools_notice,
     no_usage,
@@ -80,6 +83,7 @@ class ToolCatalogService:
         usage: UsageFigures = no_usage,
         changed_tools: ChangedTools = lambda server_id, names: None,
         names: NameMemory = NoNameMemory(),  # noqa: B008 - has no state
+        admission: Admission = NoPins(),  # noqa: B008 - has no state
     ) -> None:
         self.rights = RightsIndex(config)
         self.bundled_servers = _bundled_servers(config)
@@ -87,8 +91,10 @@ class ToolCatalogService:
         self._providers = providers
         self._wall_clock = wall_clock
         self._history = DefinitionHistory(changed_tools)
-        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, self._note_names)
+        self.admission = admission
+        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, self._note_names, admission)
         self._names = names
+        self.watch = DefinitionWatch(self._last_lists, lambda: self.bundled_servers)
         self._words = WordCache()
         self._usage = usage
         self._key_index = KeyIndex()
@@ -151,7 +157,8 @@ class ToolCatalogService:
         """The tools that a caller may use and a model may see, and the servers whose tools are missing."""
         collected = await self.collected(caller)
         tools = tuple([tool for tool in self.permitted(caller, collected) if not tool.for_apps_only])
-        return Available(tools, collected.gaps)
+        held = held_tools(collected.parts, lambda server_id: self.rights.permits(caller, server_id))
+        return Available(tools, collected.gaps, held)
 
     def permitted(self, caller: Caller, collected: Collected[KnownTool]) -> tuple[KnownTool, ...]:
         """The tools that the caller may use."""
@@ -300,6 +307,8 @@ class ToolCatalogService:
         """
         await self._wait_for_start(caller, key, permitted)
         source = self._sources.get(key.server_id)  # a reload may have replaced it
+        if source is not None and source.restarting and restarts > 1:  # it came back, and has gone away again
+            return await self._resolve_when_back(caller, key, before, permitted, restarts - 1)
         if source is None or source.status.state != "running":
             return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
         listed, session = self._lists.list_of(source), source.session
@@ -421,13 +430,20 @@ class ToolCatalogService:
     ) -> dict[str, KnownTool]:
         tools = build_tools(source, entries, before)
         new = {name: tool.digest for name, tool in tools.items() if before.get(name) is not tool}
-        self._history.record(source.id, new)
+        if not self.admission.reports_changes(source.id):
+            self._history.record(source.id, new)
         return tools
 
     def _note_names(self, server_id: str, tools: Mapping[str, KnownTool]) -> None:
         for_apps = [name for name, tool in tools.items() if tool.for_apps_only]
         claims: dict[str, Effect] = {name: tool.claimed for name, tool in tools.items()}
         self._names.note_tool_names(server_id, tools, for_apps, claims)
+        self.watch.listed()
+
+    def _last_lists(self) -> dict[str, dict[str, KnownTool]]:
+        """Of all enabled servers that have given one."""
+        enabled = (server_id for server_id, server in self.rights.config.servers.items() if server.enabled)
+        return {one: last.items for one in enabled if (last := self._lists.last_list(one)) is not None}
 
     def _authorize(
         self,

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pointsman.config.part import Part
+from pointsman.config.rates_model import ServerRates, ToolRates
 from pointsman.config.value_types import (
     Count,
     HeaderName,
@@ -116,11 +117,22 @@ class Server(Part):
     trust_annotations: bool | None = None
     """Whether to believe what the server says its tools do (`readOnlyHint`, `destructiveHint`). Otherwise each of its
     tools counts as destructive. By default only bundled servers are believed."""
+    questions: bool = True
+    """`false`: the server may not [ask](../concepts/questions.md#servers-that-may-not-ask) a client anything
+    (elicitation, sampling, roots)."""
+    rates: ServerRates = ServerRates()
+    """[Calls and reads](#rates) of this server, all tokens together."""
+    tool_rates: Mapping[str, ToolRates] = {}
+    """[Calls](#rates) of single tools of this server, all tokens together, such as `{send: {calls_per_day: 100}}`."""
     sandbox: Sandbox | None = None
     """`command` only: what the program may reach ([keys](#sandbox-and-limits-of-a-server)); `{}` is its own files,
     without a network. If that cannot be enforced in full, the server is not started."""
     limits: ServerLimits | None = None
     """`command` only: memory and processes of each child ([keys](#sandbox-and-limits-of-a-server))."""
+    pin: Literal["first-use", "schema", "locked", "off"] | None = None
+    """When a change of its definitions has to be [approved](../concepts/pinning.md). `first-use`: what its first list
+    has is approved, and what changes or is added later waits; `schema`: changes of texts do not count; `locked`: all
+    waits that is not approved yet; `off`: nothing waits. By default `first-use`, and `off` for bundled servers."""
     timeouts: ServerTimeouts = ServerTimeouts()
     """Overrides `connect_s`, `list_s` and `call_s` of [`timeouts`](#timeouts) for this server."""
     db: Store | None = None
@@ -151,6 +163,12 @@ class Server(Part):
     @property
     def trusts_annotations(self) -> bool:
         return self.bundled is not None if self.trust_annotations is None else self.trust_annotations
+
+    @property
+    def pin_mode(self) -> Literal["first-use", "schema", "locked", "off"]:
+        if self.pin is not None:
+            return self.pin
+        return "first-use" if self.bundled is None else "off"
 
     @property
     def downloader(self) -> str | None:

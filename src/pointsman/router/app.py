@@ -20,6 +20,9 @@ from pointsman.router.front.http.responses import HttpError, unauthorized
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
+from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.replicas import PATH as PEER_PATH
+from pointsman.router.owner.replicas import peer_endpoint
 from pointsman.router.page.mount import PATHS, PageMount
 
 Page = Callable[[Claims], Awaitable[Response]]
@@ -36,7 +39,9 @@ _OAUTH_PATHS = ("/register", "/.well-known/oauth-{rest:path}", "/.well-known/ope
 _OAUTH_VERBS = ["GET", "POST", "OPTIONS"]
 
 
-def build_app(front: Front, gateway: PointsmanGateway, health: Health, metrics: Metrics, page: PageMount) -> Starlette:
+def build_app(
+    front: Front, gateway: PointsmanGateway, health: Health, metrics: Metrics, page: PageMount, parts: Parts
+) -> Starlette:
     """Return the app for `Front.other_paths`. Only the page changes the configuration, for a browser signed in."""
 
     async def show_health(claims: Claims) -> Response:
@@ -62,6 +67,7 @@ def build_app(front: Front, gateway: PointsmanGateway, health: Health, metrics: 
             Route("/metrics", _page(show_metrics, front)),
             *oauth_routes(),
             *(Route(path, page) for path in PATHS),
+            *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
         ]
     )
     app.router.redirect_slashes = False  # a redirect would repeat the request's Host header, whatever it is

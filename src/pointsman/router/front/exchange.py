@@ -124,7 +124,7 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
         assert task is not None
         state.unwatched.add(self)
         state.running.add(self)
-        outcome: Outcome = asyncio.CancelledError()
+        outcome: Outcome | asyncio.CancelledError = asyncio.CancelledError()
         try:
             self._working = True
             try:

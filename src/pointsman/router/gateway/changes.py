@@ -43,6 +43,11 @@ class ChangeHub:
                 if self._allows(listener.caller, server_id, translated):
                     listener.put(server_id, translated)
 
+    def lists_changed(self, server_id: str) -> None:
+        """Notify the callers of a server that something of it was approved."""
+        for method in (TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED):
+            self.publish(server_id, Change(method, {}))
+
     def rights_changed(self) -> None:
         """Notify the callers whose lists a reload has changed."""
         for listener in list(self._listeners):

@@ -57,7 +57,15 @@ from pointsman.router.gateway.execute_parameters import (
     read_result_call,
 )
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
-from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure, size_undecoded
+from pointsman.router.gateway.rates import Rates
+from pointsman.router.gateway.results import (
+    ResourceLinks,
+    as_execute_result,
+    as_own_result,
+    failure,
+    marked_as_data,
+    size_undecoded,
+)
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
 RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
@@ -79,6 +87,7 @@ class Executor:
         caller_ids: CallerIds,
         check_process: CheckProcess,
         large_results: LargeResults,
+        rates: Rates,
     ) -> None:
         self._catalog = catalog
         self._flat = flat
@@ -88,6 +97,7 @@ class Executor:
         self._caller_ids = caller_ids
         self._check_process = check_process
         self._large_results = large_results
+        self._rates = rates
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`. Raises ProtocolError."""
@@ -225,6 +235,8 @@ class Executor:
             record.read_as = reading.read_as
         elif (deferred := tool.check_arguments(reading.arguments)) is not None:
             await self._check_process.settle(deferred, request.caller.token_id)
+        if self._rates.rules is not None:
+            await self._rates.count("calls", request.caller, tool.server_id, tool.tool_name)
         params: Json = {"name": tool.tool_name, "arguments": reading.arguments}
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
@@ -238,7 +250,7 @@ class Executor:
                 result = await self._send_when_back(request, back, record, tool, params, error)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
-        result = self._links.shown(request.caller, tool.server_id, result)
+        result = marked_as_data(self._links.shown(request.caller, tool.server_id, result), tool.server_id)
         size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
         record.finish(*_ending(result, bundled), bytes=size)
         if size > OFF_LOOP_BYTES:
@@ -276,6 +288,7 @@ class Executor:
         """`pointsman:result`. Raises GatewayError."""
         reading = read_result_call(reading)
         record.read_as = reading.read_as
+        await self._rates.count("reads", request.caller)
         result = await self._large_results.read(request.caller, reading.arguments)
         record.finish("ok", bytes=len(wire.encode(result)))
         return result

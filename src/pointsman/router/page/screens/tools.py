@@ -137,7 +137,7 @@ async def one(view: View) -> Response:
     listed = _require(view.parts, key)
     arguments, seq = None, seq_of(view.query("row"))
     if seq:
-        rows = await asyncio.to_thread(read_rounds, view.parts.audit_rows, seq)
+        rows = await asyncio.to_thread(read_rounds, view.parts.audit_rows, seq, view.query("request") or None)
         row = next((row for row in rows if row.seq == seq and row.tool_key == str(key)), None)
         arguments = row.arguments if row is not None and isinstance(row.arguments, dict) else None
     values = draft(listed.tool.tool.get("inputSchema"), arguments or {})
