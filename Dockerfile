@@ -1,11 +1,11 @@
-# Two images: `small`, the default, with the gateway and the driver for PostgreSQL, and `full`, which also has uv, Node.js and
-# git to start servers with. Both are a venv on Python's slim base, without compiler, pip or root.
+# Two images: `small`, the default, with the gateway, OpenTelemetry and the driver for PostgreSQL, and `full`, which also has uv,
+# Node.js and git to start servers with. Both are a venv on Python's slim base, without compiler, pip or root.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /build
 COPY . .
 RUN python -m venv --without-pip /opt/pointsman \
  && pip --python /opt/pointsman/bin/python install --no-cache-dir --no-compile --no-deps --require-hashes \
-    -r requirements.lock -r requirements-postgres.lock \
+    -r requirements.lock -r requirements-otel.lock -r requirements-postgres.lock \
  && pip --python /opt/pointsman/bin/python install --no-cache-dir --no-compile --no-deps . \
  && /opt/pointsman/bin/python -m compileall -q /opt/pointsman/lib
 

@@ -9,7 +9,7 @@ PIP_INSTALL := $(PIP) install --no-compile --no-deps
 unexport PYTHONDONTWRITEBYTECODE
 UV_INSTALL := uv pip install --quiet --compile-bytecode
 
-.PHONY: help install run test check fix lock fuzz bench bench-archive semantic browser quality soak foreign proxies clients conformance workflows \
+.PHONY: help install run test check fix lock fuzz bench bench-archive semantic browser quality soak foreign proxies sandbox clients conformance workflows \
   build sbom docs pictures
 .DEFAULT_GOAL := help
 
@@ -110,6 +110,8 @@ lock: ## Resolve the dependencies again and write all locks (requires uv)
 	$(LOCK) --output-file requirements-dev.lock --constraint requirements.lock --group dev --extra pdf pyproject.toml
 	$(LOCK) --output-file requirements-semantic.lock --constraint requirements.lock $(addprefix --no-emit-package ,$(UNUSED)) \
 	  --extra semantic pyproject.toml
+	printf 'opentelemetry-exporter-otlp-proto-http>=1.45,<2\nopentelemetry-sdk>=1.45,<2\n' \
+	  | $(LOCK) --output-file requirements-otel.lock --constraint requirements.lock -
 	printf 'psycopg[binary,pool]>=3.2,<4\n' | $(LOCK) --output-file requirements-postgres.lock -
 	printf 'uv<1\nnodejs-wheel<25\n' | $(LOCK) --output-file requirements-full.lock -
 
@@ -147,6 +149,12 @@ proxies: ## Install HAProxy and Caddy where apt-get and root can, for the tests 
 	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing HAProxy and Caddy" \
 	    && { apt-get update -qq; apt-get install -y -qq --no-install-recommends haproxy caddy; } >/dev/null 2>&1; } \
 	  || echo "Not installed: the tests of replicas behind HAProxy and Caddy will be skipped (apt install haproxy caddy)" >&2
+
+sandbox: ## Install bubblewrap where apt-get and root can, for the tests of sandboxes; elsewhere those of bubblewrap are skipped
+	@command -v bwrap >/dev/null \
+	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing bubblewrap" \
+	    && { apt-get update -qq; apt-get install -y -qq --no-install-recommends bubblewrap; } >/dev/null 2>&1; } \
+	  || echo "Not installed: the tests of sandboxes by bubblewrap will be skipped (apt install bubblewrap)" >&2
 
 # The page's tests drive Debian's Chromium; Playwright's own is not downloaded. Where it cannot be installed, they are skipped.
 browser: install ## Install Chromium where apt-get and root can, and run the tests of the page in it

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pointsman.catalog.effects import Effect
 from pointsman.catalog.list_cache import ListWaits
 from pointsman.catalog.overview import (
     INSTRUCTIONS,
@@ -301,7 +302,12 @@ class Names(dict[str, tuple[str, ...]]):
     def app_tool_names(self, server_id: str) -> Collection[str]:
         return ()
 
-    def note_tool_names(self, server_id: str, names: Iterable[str], for_apps: Collection[str]) -> None:
+    def claims(self, server_id: str) -> Mapping[str, Effect]:
+        return {}
+
+    def note_tool_names(
+        self, server_id: str, names: Iterable[str], for_apps: Collection[str], claims: Mapping[str, Effect]
+    ) -> None:
         self[server_id] = kept_names(names)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pointsman.catalog.effects import Effect
 from pointsman.catalog.list_cache import ListWaits
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import GatewayError, InvalidArgumentsError, ServerUnavailableError, UnknownToolError
@@ -90,7 +91,10 @@ class LastRun:
     def app_tool_names(self, server_id: str) -> tuple[str, ...]:
         return ()
 
-    def note_tool_names(self, server_id: str, names: object, for_apps: object) -> None:
+    def claims(self, server_id: str) -> dict[str, Effect]:
+        return {}
+
+    def note_tool_names(self, server_id: str, names: object, for_apps: object, claims: object) -> None:
         return
 
 
@@ -192,6 +196,19 @@ async def test_a_call_waits_for_a_restarting_server_and_finds_the_same_tool() ->
     assert not asking.done()
     server.be("running")
     back.set()
+    assert (await asking).tool_name == "read"
+
+
+async def test_a_call_waits_on_for_a_server_that_goes_away_again_at_once() -> None:
+    catalog, server, back = await restarting()
+    asking = asyncio.create_task(catalog.resolve(ME, "clock:read"))
+    await asyncio.sleep(0.01)
+    again = server.back = asyncio.Event()
+    back.set()  # it ran for less than a round of the event loop
+    await asyncio.sleep(0.01)
+    assert not asking.done()
+    server.be("running")
+    again.set()
     assert (await asking).tool_name == "read"
 
 

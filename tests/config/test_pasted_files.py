@@ -116,6 +116,16 @@ ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
             "set `timeouts: {call_s: 60}`, in seconds",
         ],
     ),
+    "a key of ours that widens rights": (
+        """\
+        {"mcpServers": {"docs": {"url": "https://docs.example/mcp", "trust_annotations": true}}}
+        """,
+        {"docs": {"url": "https://docs.example/mcp"}},
+        [
+            "f.yaml:1:61: mcpServers.docs.trust_annotations: is ignored in a client's block, which others may have "
+            "written; write the entry under `servers`",
+        ],
+    ),
     "Cline": (
         """\
         {"mcpServers": {

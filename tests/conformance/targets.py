@@ -56,7 +56,7 @@ async def sdk_front(surface: Surface, era: DownstreamEra, fixture_url: str, fold
 def _config(surface: Surface, era: DownstreamEra, fixture_url: str) -> dict[str, Any]:
     """Without a prefix, so that prompts and resources have the names that the suite knows."""
     return {
-        "servers": {"fixture": {"url": fixture_url, "era": era, "prefix": ""}},
+        "servers": {"fixture": {"url": fixture_url, "era": era, "prefix": "", "pin": "off"}},
         "unassigned": {"exposure": "flat" if surface == "flat" else "meta"},
     }
 

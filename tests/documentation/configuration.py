@@ -24,6 +24,7 @@ from tests.documentation.markdown import code, table
 VALUES: Mapping[Any, tuple[str, str]] = {
     value_types.Seconds: ("seconds", "a number"),
     value_types.Count: ("count", "an integer"),
+    value_types.MemorySize: ("size", "bytes, or a text such as `512M` or `2G`, in steps of 1024"),
     value_types.Id: ("id", "letters, digits, `_` and `-`, without `__`; at most 64 characters"),
     value_types.Prefix: ("prefix", "letters, digits, `_`, `.` and `-`; at most 64 characters"),
     value_types.Digest: ("hash", "64 hexadecimal digits"),
@@ -153,7 +154,7 @@ def _default(field: FieldInfo) -> str:
     if isinstance(default, bool):
         return code(str(default).lower())
     if isinstance(default, tuple):
-        return code("[]")
+        return code(f"[{', '.join(map(str, default))}]")
     if isinstance(default, dict):
         return code("{}")
     return code(f"{default:g}" if isinstance(default, float) else str(default))

@@ -25,9 +25,10 @@ def workshop(trace: Path, **settings: Any) -> dict[str, Any]:
 
 
 def from_file(file: Path, tag: str, lists: dict[str, Any], **settings: Any) -> dict[str, Any]:
-    """A server that offers what `file` holds, which is `lists` to begin with."""
+    """A server that offers what `file` holds, which is `lists` to begin with, and may change it without approval."""
     file.write_text(json.dumps(lists))
-    return {"command": sys.executable, "args": ["-S", str(FROM_FILE), str(file), tag], "era": "legacy", **settings}
+    started = {"command": sys.executable, "args": ["-S", str(FROM_FILE), str(file), tag], "era": "legacy"}
+    return started | {"pin": "off"} | settings
 
 
 @dataclass(frozen=True)

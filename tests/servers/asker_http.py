@@ -19,6 +19,7 @@ class AskerHttp:
         self._running: dict[object, asyncio.Task[Message]] = {}
         self._runner: web.AppRunner | None = None
         self.port = 0
+        self.headers: dict[str, str] = {}  # of the last call, by name in lower case
 
     @property
     def url(self) -> str:
@@ -65,6 +66,7 @@ class AskerHttp:
         return await self._call(request, message)
 
     async def _call(self, request: web.Request, message: Message) -> web.StreamResponse:
+        self.headers = {name.lower(): value for name, value in request.headers.items()}
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
 

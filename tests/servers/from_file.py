@@ -1,7 +1,8 @@
 """A small MCP server on stdin and stdout that offers whatever a JSON file says at the moment.
 
-The file holds `tools`, `prompts`, `resources` and `resourceTemplates`. A call of any tool, and getting any prompt, is
-answered with the server's tag; calling the tool `announce` also tells that the list of tools has changed.
+The file holds `tools`, `prompts`, `resources` and `resourceTemplates`, and may hold `instructions` and `era`: `modern`
+for one of 2026-07-28. A call of any tool, and getting any prompt, is answered with the server's tag; calling the tool
+`announce` also tells that the lists have changed.
 """
 
 from __future__ import annotations
@@ -32,18 +33,24 @@ class FromFile:
                 self._send({"id": message["id"], **self._answer(message["method"], message.get("params") or {})})
 
     def _answer(self, method: str, params: Message) -> Message:
-        if method == "initialize":
+        now = json.loads(self._file.read_text())
+        more = {"instructions": now["instructions"]} if "instructions" in now else {}
+        if method == "server/discover" and now.get("era") == "modern":
+            capabilities: Message = {"tools": {}, "prompts": {}, "resources": {}}
+            return {"result": {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, **more}}
+        if method == "initialize" and now.get("era") != "modern":
             changing = {"listChanged": True}
             capabilities = {"tools": changing, "prompts": changing, "resources": changing}
             info = {"name": self._tag, "version": "1"}
             version = params["protocolVersion"]
-            return {"result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}}
+            return {"result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info, **more}}
         if method in LISTS:
-            return {"result": {LISTS[method]: json.loads(self._file.read_text()).get(LISTS[method], [])}}
+            return {"result": {LISTS[method]: now.get(LISTS[method], [])}}
         text = {"type": "text", "text": self._tag}
         if method == "tools/call":
             if params["name"] == "announce":
-                self._send({"method": "notifications/tools/list_changed"})
+                for family in ("tools", "prompts", "resources"):
+                    self._send({"method": f"notifications/{family}/list_changed"})
             return {"result": {"content": [text], "structuredContent": {"tag": self._tag, **params}}}
         if method == "prompts/get":
             return {"result": {"messages": [{"role": "user", "content": text}]}}

@@ -80,7 +80,7 @@ class FlatTools:
         for key in keys:
             if key.server_id == server_id:
                 return True
-            if self._catalog.was_listed(key) and self._catalog.rights.may_use(caller, key.server_id, key.tool_name):
+            if self._catalog.was_listed(key) and self._catalog.may_use(caller, key):
                 self._log_hidden(name, server_id, key.server_id, HAS_THE_NAME)
                 return False
         return True

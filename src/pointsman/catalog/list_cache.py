@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from pointsman.catalog.definitions import encode_entry, quote_names
 from pointsman.catalog.pages import MalformedListError, walk
+from pointsman.catalog.pins import Admission, NoPins
 from pointsman.core.errors import TRY_LATER, CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.kinds import ListKind
 from pointsman.core.model import Json, ToolSource
@@ -54,6 +55,8 @@ class Snapshot(Struct, Generic[Item], frozen=True, eq=False):
     cut: bool  # the server has more entries than we take
     valid_until: float | None  # according to the server; None: it sent no time to live
     unreadable: tuple[str, ...] = ()  # names with invisible characters, left out
+    changed: tuple[str, ...] = ()  # names of entries that were changed and wait for approval
+    unapproved: tuple[str, ...] = ()  # names of others that wait
 
 
 class ListFailure(Struct, frozen=True):
@@ -95,8 +98,10 @@ class ListCache(Generic[Item]):
         clock: Clock,
         waits: ListWaits,
         on_list: OnList[Item] = lambda server_id, items: None,
+        admission: Admission = NoPins(),  # noqa: B008 - has no state
     ) -> None:
         self.kind = kind
+        self._admission = admission
         self._build_items = build_items
         self._sources = sources
         self._clock = clock
@@ -177,7 +182,8 @@ class ListCache(Generic[Item]):
         if listed is not None and listed.source is source:
             return listed
         self._evict(source.id)  # a reload replaced the server, and the new one counts its generations from 0
-        listed = CachedList(source, self.kind, self._build_items, self._clock, self._waits, self._on_list)
+        parts = (self._build_items, self._clock, self._waits, self._on_list, self._admission)
+        listed = CachedList(source, self.kind, *parts)
         self._lists[source.id] = listed
         return listed
 
@@ -231,8 +237,11 @@ class CachedList(Generic[Item]):
         clock: Clock,
         waits: ListWaits,
         on_list: OnList[Item] = lambda server_id, items: None,
+        admission: Admission = NoPins(),  # noqa: B008 - has no state
     ) -> None:
         self.source = source
+        self._admission = admission
+        self._admitted_version = 0  # of the admission, when it decided on the snapshot
         self._on_list = on_list
         self.kind = kind
         self._build_items = build_items
@@ -265,20 +274,22 @@ class CachedList(Generic[Item]):
             ttl_s = None  # servers send 0 by default, which means nothing if they announce changes
         lifetime_s = max_age_s if ttl_s is None else min(ttl_s, max_age_s)
         current = self._generation == generation and self._clock() - self._fetched_at < lifetime_s
-        return self._snapshot if current and self._built_for == self.source.name else None
+        return self._snapshot if current and self._is_admitted and self._built_for == self.source.name else None
 
-    def cached_item(self, key: str, max_age_s: float) -> Item | None:
-        """An item that can be used without fetching the list again.
+    def recent(self, max_age_s: float) -> Snapshot[Item] | None:
+        """A list whose items can be used without fetching it again.
 
         Ignores `ttlMs`: servers send 0 by default, and each call would cost two requests. If the item disappeared
         without a `list_changed`, its server rejects the call.
         """
-        if self._generation != self.source.generation_of(self.kind.family):
+        if self._generation != self.source.generation_of(self.kind.family) or not self._is_admitted:
             return None
-        if self._clock() - self._fetched_at >= max_age_s:
-            return None
-        assert self._snapshot is not None
-        return self._snapshot.items.get(key)
+        return self._snapshot if self._clock() - self._fetched_at < max_age_s else None
+
+    def cached_item(self, key: str, max_age_s: float) -> Item | None:
+        """An item of the `recent` list."""
+        recent = self.recent(max_age_s)
+        return recent.items.get(key) if recent is not None else None
 
     def last_item(self, key: str) -> Item | None:
         """An item of this connection's last list, however old, for a server that is too busy to list."""
@@ -286,17 +297,23 @@ class CachedList(Generic[Item]):
 
     def last_list(self) -> Snapshot[Item] | None:
         """The last list that this server gave with its present configuration, however old."""
-        return self._snapshot if self.source.is_current(self._generation) else None
+        return self._snapshot if self.source.is_current(self._generation) and self._is_admitted else None
 
     def list_before_restart(self) -> Snapshot[Item] | None:
         """The last list, while its server is restarting."""
-        return self._snapshot if self.source.keeps_list_of(self._generation) else None
+        return self._snapshot if self.source.keeps_list_of(self._generation) and self._is_admitted else None
+
+    @property
+    def _is_admitted(self) -> bool:
+        """Whether all that the snapshot has may still be offered."""
+        return self._admitted_version == self._admission.version(self.source.id)
 
     @property
     def has_answered(self) -> bool:
         """Whether this connection has given its list, or has failed to."""
         generation = self.source.generation_of(self.kind.family)
-        return generation == self._generation or (self._failure is not None and generation == self._failure_generation)
+        listed = generation == self._generation and self._is_admitted
+        return listed or (self._failure is not None and generation == self._failure_generation)
 
     def fetch(self) -> asyncio.Task[Snapshot[Item] | ListFailure]:
         """The fetch under way, or a new one. Wait for it with `asyncio.wait`: others may be waiting, too."""
@@ -359,12 +376,12 @@ class CachedList(Generic[Item]):
             asked_at = self._clock()
             name = self.source.name
             walked = await walk(lambda cursor: self.source.list_page(self.kind.method, cursor), self.kind)
-            items = await self._items_of(walked.items)
+            items, changed, unapproved = await self._items_of(walked.items)
             valid_until = None if walked.ttl_s is None else asked_at + walked.ttl_s
             self._log_omissions(walked.unreadable, walked.skipped, walked.cut)
             # Kept even if it is outdated by now: the next fetch reuses its unchanged items.
             self._built_for = name
-            self._snapshot = Snapshot(items, walked.cut, valid_until, walked.unreadable)
+            self._snapshot = Snapshot(items, walked.cut, valid_until, walked.unreadable, changed, unapproved)
             if self.source.generation_of(self.kind.family) == generation:
                 self._generation, self._fetched_at, self._ttl_s = generation, asked_at, walked.ttl_s
                 break
@@ -386,19 +403,21 @@ class CachedList(Generic[Item]):
                 *(server_id, skipped, words, "; the list is longer than the limit" if cut else ""),
             )
 
-    async def _items_of(self, entries: dict[str, Json]) -> dict[str, Item]:
-        """Build the items, or reuse the previous ones if the list is the same to the byte."""
+    async def _items_of(self, entries: dict[str, Json]) -> tuple[dict[str, Item], tuple[str, ...], tuple[str, ...]]:
+        """Build the items that are admitted, and name the others; reuse all if the list is the same to the byte."""
         encoded = encode_entry({"name": self.source.name, "entries": [*entries.values()]})
         digest = sha256(encoded).digest() if encoded is not None else None
-        before = self._snapshot.items if self._snapshot is not None else {}
-        if digest is not None and digest == self._digest and self._snapshot is not None:
-            return before
+        last, version = self._snapshot, self._admission.version(self.source.id)
+        if digest is not None and digest == self._digest and last is not None and self._is_admitted:
+            return last.items, last.changed, last.unapproved
+        admitted = await self._admission.admit(self.source, self.kind, entries)
+        before = last.items if last is not None else {}
         items: dict[str, Item] = {}
-        for block in _blocks(entries):
+        for block in _blocks(admitted.entries):
             await own_round()  # other calls go on meanwhile, whatever number of lists arrive at once
             items |= self._build_items(self.source, block, before)
-        self._digest = digest
-        return items
+        self._digest, self._admitted_version = digest, version
+        return items, admitted.changed, admitted.others
 
     def _fail(self, generation: int, failure: ListFailure, detail: str) -> ListFailure:
         self._failure, self._failure_generation = failure, generation

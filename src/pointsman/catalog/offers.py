@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -69,8 +70,9 @@ class Offers:
         waits: ListWaits = ListWaits(),  # noqa: B008 - frozen
     ) -> None:
         self._catalog = catalog
+        self._sources = sources
         self._lists = {
-            kind: ListCache(kind, _entries_of(kind), sources, clock, waits)
+            kind: ListCache(kind, _entries_of(kind), sources, clock, waits, admission=catalog.admission)
             for kind in (RESOURCES, TEMPLATES, PROMPTS, SKILLS)
         }
         self._logged: set[tuple[str, str, str]] = set()
@@ -113,6 +115,7 @@ class Offers:
         usable = self._usable(caller)
         owners = self._catalog.rights.names_of(caller).owners(name)
         targets = [Target(server_id, own) for server_id, own in owners if server_id in usable]
+        targets = [target for target in targets if await self._is_approved(PROMPTS, target.server_id, target.own)]
         if len(targets) < 2:
             return targets[0] if targets else None
         parts, _ = await self._parts(caller, PROMPTS)
@@ -128,6 +131,10 @@ class Offers:
         Servers' own URIs are accepted, too: tool results contain them unchanged. `linked` is the server that last
         gave this caller such a link. The URI of an app's page always names its server, and leads to no other.
         """
+        targets = await self._resource_targets(caller, uri, linked)
+        return [target for target in targets if await self._is_readable(target.server_id, target.own)]
+
+    async def _resource_targets(self, caller: Caller, uri: str, linked: str | None) -> list[Target]:
         usable = self._usable(caller)
         known = unwrap_uri(uri)
         if known is not None and known[0] in usable:
@@ -198,13 +205,50 @@ class Offers:
     async def _parts(self, caller: Caller, kind: ListKind) -> tuple[dict[str, Snapshot[Json]], float]:
         limits = self._catalog.rights.config.limits
         collected = await self._lists[kind].collect(
-            lambda: self._catalog.usable_servers(caller), limits.list_max_age_s, limits.first_list_s
+            lambda: self._catalog.readable_servers(caller), limits.list_max_age_s, limits.first_list_s
         )
         return collected.parts, collected.ttl_s
 
+    async def fetched(self, server_id: str) -> None:
+        """Fetch what of a server is pinned besides its tools. Waits no longer than a list may take."""
+        source = self._sources.get(server_id)
+        if source is not None and source.status.state == "running":
+            lists = [self._lists[kind] for kind in (PROMPTS, TEMPLATES)]
+            await asyncio.gather(*(each.fetch_now(each.list_of(source)) for each in lists))
+
+    async def _is_approved(self, kind: ListKind, server_id: str, key: str) -> bool:
+        """Whether a name may be used: its definition does not wait for approval."""
+        admission = self._catalog.admission
+        if not admission.pins(server_id):
+            return True
+        return key not in await self._held(kind, server_id) and not admission.is_refused(server_id, kind, key)
+
+    async def _is_readable(self, server_id: str, uri: str) -> bool:
+        """Whether no template that waits for approval leads to a URI, or an approved one or a resource does as well."""
+        if not self._catalog.admission.pins(server_id):
+            return True
+        held = await self._held(TEMPLATES, server_id)
+        if not any(key.startswith("{") or may_expand_to(key, uri) for key in held if key != uri) and uri not in held:
+            return True
+        templates, resources = (self._lists[kind].last_list(server_id) for kind in (TEMPLATES, RESOURCES))
+        if resources is not None and uri in resources.items:
+            return True
+        return templates is not None and any(key == uri or may_expand_to(key, uri) for key in templates.items)
+
+    async def _held(self, kind: ListKind, server_id: str) -> tuple[str, ...]:
+        """The names of what waits for approval, by the server's list; without one, nothing is known to wait."""
+        source, lists = self._sources.get(server_id), self._lists[kind]
+        if source is None or source.status.state != "running":
+            return ()
+        listed, max_age_s = lists.list_of(source), self._catalog.rights.config.limits.list_max_age_s
+        if listed.recent(max_age_s) is None:
+            await lists.fetch_for_item(listed, max_age_s)
+        last = listed.last_list()
+        return (*last.changed, *last.unapproved) if last is not None else ()
+
     def _usable(self, caller: Caller) -> dict[str, Server]:
-        servers = self._catalog.rights.servers_of(caller)
-        return {server_id: servers[server_id] for server_id in self._catalog.usable_servers(caller)}
+        servers, waits = self._catalog.rights.servers_of(caller), self._catalog.admission.waits
+        return {one: servers[one] for one in self._catalog.readable_servers(caller) if not waits(one)}
 
     def _log_hidden(self, name: str, owner: str, server_id: str, why: str) -> None:
         clash = (name, owner, server_id)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import islice, zip_longest
 from typing import Protocol
 
 from msgspec import Struct
 
+from pointsman.catalog.effects import Effect
 from pointsman.providers.visible import is_visible_name
 
 MAX_CHARS = 480  # 120 tokens
@@ -36,6 +37,7 @@ MAX_WORD_CHARS = 20  # a longer word is no word of a language
 MAX_OTHER_WORD_CHARS = 8  # of a word that is not ASCII; without spaces between words, a longer one may be a sentence
 MAX_KEPT_NAMES = 1_000  # of the tools of one server
 MAX_KEPT_CHARS = 128  # of a tool's name, as the specification has it
+MAX_CACHED_WORDS = 10_000  # servers, each once for callers with the same rights
 
 _LEAD = "Servers here: "
 _INSTRUCTIONS_LEAD = f"{INSTRUCTIONS} Servers: "
@@ -76,7 +78,13 @@ class NameMemory(Protocol):
         """Those of them that are for apps only."""
         ...
 
-    def note_tool_names(self, server_id: str, names: Iterable[str], for_apps: Collection[str]) -> None: ...
+    def claims(self, server_id: str) -> Mapping[str, Effect]:
+        """The effects that they claim; a name that is missing here is destructive."""
+        ...
+
+    def note_tool_names(
+        self, server_id: str, names: Iterable[str], for_apps: Collection[str], claims: Mapping[str, Effect]
+    ) -> None: ...
 
 
 class NoNameMemory:
@@ -88,7 +96,12 @@ class NoNameMemory:
     def app_tool_names(self, server_id: str) -> Collection[str]:
         return ()
 
-    def note_tool_names(self, server_id: str, names: Iterable[str], for_apps: Collection[str]) -> None:
+    def claims(self, server_id: str) -> Mapping[str, Effect]:
+        return {}
+
+    def note_tool_names(
+        self, server_id: str, names: Iterable[str], for_apps: Collection[str], claims: Mapping[str, Effect]
+    ) -> None:
         return
 
 
@@ -232,18 +245,20 @@ class WordCache:
     """Computes the words of each server once for each list: there may be thousands of tools, and many handshakes."""
 
     def __init__(self) -> None:
-        self._words: dict[str, tuple[object, object, ServerWords]] = {}
+        self._words: dict[Hashable, tuple[object, ServerWords]] = {}
 
-    def get(self, server_id: str, names: object, entry: object, compute: Callable[[], ServerWords]) -> ServerWords:
-        """`names` and `entry` are what the words are computed from; they are compared by identity."""
-        known = self._words.get(server_id)
-        if known is None or known[0] is not names or known[1] is not entry:
-            known = self._words[server_id] = (names, entry, compute())
-        return known[2]
+    def get(self, grant: Hashable, names: object, compute: Callable[[], ServerWords]) -> ServerWords:
+        """`grant` says which of the names a caller may use; the names are compared by identity."""
+        known = self._words.get(grant)
+        if known is None or known[0] is not names:
+            self._words.pop(grant, None)
+            if len(self._words) >= MAX_CACHED_WORDS:
+                del self._words[next(iter(self._words))]
+            known = self._words[grant] = (names, compute())
+        return known[1]
 
-    def keep_only(self, server_ids: Iterable[str]) -> None:
-        for gone in self._words.keys() - set(server_ids):
-            del self._words[gone]
+    def clear(self) -> None:
+        self._words.clear()
 
 
 class _Entry:

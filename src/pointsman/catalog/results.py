@@ -12,7 +12,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pointsman.catalog.definitions import KnownTool
-from pointsman.catalog.list_cache import Gap
+from pointsman.catalog.effects import Effect
+from pointsman.catalog.list_cache import Gap, Snapshot
 from pointsman.providers.base import SearchHit, SearchHits
 from pointsman.providers.text import foreign_script, tokens
 
@@ -52,10 +53,12 @@ class Available(Struct, frozen=True):
 
     tools: tuple[KnownTool, ...]
     gaps: Mapping[str, Gap] = field(default_factory=dict)  # servers whose tools are missing, and why
+    # By server, how many tools were changed and wait for approval, and how many others wait.
+    held: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def notices(self) -> tuple[str, ...]:
-        return gap_notices(self.gaps)
+        return (*gap_notices(self.gaps), *held_notices(self.held))
 
 
 class SearchResult(Struct, frozen=True):
@@ -274,6 +277,42 @@ def _list_names(server_id: str, names: Sequence[str]) -> str:
     return f"{server_id} also has {', '.join(listed)}{f' and {rest} more' if rest else ''}" if listed else ""
 
 
+def held_tools(
+    parts: Mapping[str, Snapshot[KnownTool]], permits: Callable[[str], Callable[[str, Effect], bool]]
+) -> dict[str, tuple[int, int]]:
+    """Count the tools that wait for approval and that a caller might use, even if they are destructive."""
+    held: dict[str, tuple[int, int]] = {}
+    for server_id, part in parts.items():
+        if part.changed or part.unapproved:
+            allowed = permits(server_id)
+            changed, others = (
+                sum(allowed(name, "destructive") for name in names) for names in (part.changed, part.unapproved)
+            )
+            if changed or others:
+                held[server_id] = (changed, others)
+    return held
+
+
+def held_notices(held: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
+    """Name the servers with tools that wait for approval, never the tools: their names are not approved either."""
+    if not held:
+        return ()
+    clauses = [_held_clause(server_id, *counts) for server_id, counts in [*held.items()][:MAX_NAMED_SERVERS]]
+    rest = len(held) - len(clauses)
+    more = f"; and {rest} more servers have such tools" if rest else ""
+    return (f"{'; '.join(clauses)}{more}. Use other tools; the operator sees them with `pointsman pin diff`.",)
+
+
+def _held_clause(server_id: str, changed: int, others: int) -> str:
+    count = changed + others
+    what, verb = ("tool", "waits") if count == 1 else ("tools", "wait")
+    if not others:
+        return f"{count} {what} of `{server_id}` changed and {verb} for approval"
+    if not changed:
+        return f"{count} {what} of `{server_id}` {verb} for approval"
+    return f"{count} {what} of `{server_id}` are new or changed and {verb} for approval"
+
+
 def switched_off_notice(project_id: str | None) -> str:
     where = "without a project" if project_id is None else f"in project `{project_id}`"
     return (
@@ -303,7 +342,10 @@ def no_tools_notice(
     if servers:
         verb = "lists" if len(listed) == 1 else "list"
         reason = f"{NO_TOOLS}: {_name_servers(listed)} {verb} none that are open to you at the moment."
-        step = "The operator checks `tool_permissions`, and the servers with `pointsman doctor`."
+        step = (
+            "The operator checks `tool_permissions`, `tools`, the token's `scopes`, and the servers with "
+            "`pointsman doctor`."
+        )
     else:
         home = "no `projects`" if project_id is None else f"`projects: [{project_id}]`"
         reason = f"{NO_TOOLS}: your token may use no server {where}."

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
+from pointsman.catalog.effects import Effect, effect_of
 from pointsman.catalog.names import NameIndex
 from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
-from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Strategy, Token
+from pointsman.config.model import ANY, SCOPES, UNASSIGNED, GatewayConfig, Project, Strategy, Token, Unassigned
 from pointsman.config.server_model import Server
+from pointsman.config.tool_patterns import NamePatterns, ToolPatterns
 from pointsman.core.errors import ForbiddenError, View
 from pointsman.core.model import Caller
 
-Tool = TypeVar("Tool")
+
+class _Claims(Protocol):
+    @property
+    def claimed(self) -> Effect: ...
+
+
+Tool = TypeVar("Tool", bound=_Claims)
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
 MAX_NAMED_PROJECTS = 10  # in one sentence
-Denial = Literal["token", "project", "server", "token_servers", "server_projects", "permission"]
+MAX_JUDGED = 10_000  # tools of one server that are remembered as allowed or not; it may list new names without end
+_ServerDenial = Literal["token", "project", "server", "token_servers", "server_projects"]
+_ToolDenial = Literal["permission", "project_tools", "token_tools", "scope"]
+Denial = _ServerDenial | _ToolDenial
 """Why a caller may not use a tool: there is no such token, it does not include the project, there is no such server,
-the token does not name it, it does not belong to the project, or `tool_permissions` forbid the tool."""
+the token does not name it, it does not belong to the project, `tool_permissions` forbid the tool, `tools` of the
+project or of the token leave it out, or its effect is outside of the token's `scopes`."""
 
 OWNER_ID = "@owner"  # stands for a token id, and no token can have it: the owner's own commands act with it
 
@@ -37,6 +49,7 @@ class RightsIndex:
         self._projects = _projects_by_token(config)
         self._grants: dict[Caller, _Grants] = {}
         self._names: dict[Caller, NameIndex] = {}
+        self._shared: dict[CallerLimits, _SharedGrants] = {}
         self._flat = _flat_projects(config)
         self.list_max_age_s = config.limits.list_max_age_s  # here, because each call needs it
 
@@ -65,6 +78,11 @@ class RightsIndex:
         included = self._projects.get(token_id, ())
         return [project_id for project_id in self.config.projects if project_id in included]
 
+    def callers_of(self, token_id: str) -> list[Caller]:
+        """All callers that a token may act as: without a project, and for each of its projects."""
+        every = (None, *self.config.projects)
+        return [Caller(token_id, project_id) for project_id in every if self.includes(token_id, project_id)]
+
     def includes(self, token_id: str, project_id: str | None) -> bool:
         """Whether a token may act for a project; None: without one."""
         return project_id in self._projects.get(token_id, ())
@@ -82,6 +100,19 @@ class RightsIndex:
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """The enabled servers that this caller may use, in the order of the configuration."""
         return self._grants_of(caller).enabled
+
+    def tool_servers(self, caller: Caller) -> tuple[str, ...]:
+        """Those of `usable_servers` that may have a tool for this caller, by `scopes` and `tools`."""
+        return self._grants_of(caller).with_tools
+
+    def readable_servers(self, caller: Caller) -> tuple[str, ...]:
+        """Those of `usable_servers` whose resources, prompts and skills the caller may read: all, or none."""
+        return self._grants_of(caller).enabled if self.may_read(caller) else ()
+
+    def may_read(self, caller: Caller) -> bool:
+        """Whether the token's scopes include reads. Resources and prompts are reads, whoever is trusted."""
+        token = self._token(caller)
+        return token is not None and "read" in token.scopes
 
     def servers_of(self, caller: Caller) -> Mapping[str, Server]:
         """The servers that token and project grant, enabled or not, in the order of the configuration."""
@@ -101,40 +132,40 @@ class RightsIndex:
         """Whether token and project grant the server, enabled and running or not."""
         return server_id in self._grants_of(caller).servers
 
-    def enabled_server(self, caller: Caller, server_id: str) -> Server | None:
-        """The server, if token and project grant it and it is enabled, running or not."""
+    def tool_grant(self, caller: Caller, server_id: str) -> Grant | None:
+        """The grant of a server that is enabled and may have a tool for this caller, running or not."""
         grants = self._grants.get(caller) or self._grants_of(caller)
-        server = grants.servers.get(server_id)
-        return server if server is not None and server.enabled else None
+        grant = grants.grants.get(server_id)
+        return grant if grant is not None and grant.may_have_tools and grant.server.enabled else None
 
-    def may_use(self, caller: Caller, server_id: str, tool_name: str) -> bool:
-        """Whether token, project and `tool_permissions` allow the tool, which need not exist."""
-        server = self._grants_of(caller).servers.get(server_id)
-        return server is not None and permits(server, tool_name)
+    def may_use(self, caller: Caller, server_id: str, tool_name: str, claimed: Effect) -> bool:
+        """Whether the caller may use the tool, which need not exist; `claimed` is the effect that it claims."""
+        grant = self._grants_of(caller).grants.get(server_id)
+        return grant is not None and grant.why_not(tool_name, claimed) is None
 
-    def permits(self, caller: Caller, server_id: str) -> Callable[[str], bool]:
-        """`may_use` for many tools of one server."""
-        server = self._grants_of(caller).servers.get(server_id)
-        if server is None:
-            return lambda tool_name: False
-        permissions = server.tool_permissions
-        others = permissions.get(ANY, True)
-        return lambda tool_name: permissions.get(tool_name, others)
+    def permits(self, caller: Caller, server_id: str) -> Callable[[str, Effect], bool]:
+        """`may_use` for many tools that one server lists."""
+        grant = self._grants_of(caller).grants.get(server_id)
+        return grant.allows if grant is not None else lambda tool_name, claimed: False
 
     def permitted(self, caller: Caller, server_id: str, tools: Mapping[str, Tool]) -> Iterable[Tool]:
         """Those of a server's tools, by name, that `may_use` allows."""
-        server = self._grants_of(caller).servers.get(server_id)
-        if server is not None and not server.tool_permissions:
+        grant = self._grants_of(caller).grants.get(server_id)
+        if grant is None:
+            return ()
+        if grant.allows_all:
             return tools.values()
-        permits = self.permits(caller, server_id)
-        return [tool for name, tool in tools.items() if permits(name)]
+        return [tool for name, tool in tools.items() if grant.allows(name, tool.claimed)]
 
-    def why_not(self, caller: Caller, server_id: str, tool_name: str) -> Denial | None:
+    def limits_of(self, caller: Caller) -> CallerLimits:
+        """What token and project leave of the tools of all servers; equal for callers that differ in nothing of it."""
+        return self._grants_of(caller).limits
+
+    def why_not(self, caller: Caller, server_id: str, tool_name: str, claimed: Effect) -> Denial | None:
         """The first reason for which `may_use` is false; None where it is true. For the owner: a caller learns none."""
-        if self.may_use(caller, server_id, tool_name):
-            return None
-        if self.may_use_server(caller, server_id):
-            return "permission"
+        grant = self._grants_of(caller).grants.get(server_id)
+        if grant is not None:
+            return grant.why_not(tool_name, claimed)
         if caller.token_id not in self._projects:
             return "token"
         if caller.project_id not in self._projects[caller.token_id]:
@@ -145,9 +176,9 @@ class RightsIndex:
 
     def strategy(self, caller: Caller) -> Strategy | None:
         """The `optimization` of the caller's project; None: discovery is switched off."""
-        if caller.project_id is None:
-            return "bm25" if caller.token_id == OWNER_ID else self.config.unassigned.optimization
-        project = self.config.projects.get(caller.project_id)
+        if caller == _OWNER_CALLER:
+            return "bm25"
+        project = self._project(caller)
         return project.optimization if project is not None else None
 
     def view(self, caller: Caller) -> View:
@@ -166,16 +197,12 @@ class RightsIndex:
 
     def describes(self, caller: Caller) -> bool:
         """Whether the description of `tool_discovery` names the servers of the caller's project."""
-        if caller.project_id is None:
-            return self.config.unassigned.describe_catalog
-        project = self.config.projects.get(caller.project_id)
+        project = self._project(caller)
         return project is not None and project.describe_catalog
 
     def instructs(self, caller: Caller) -> bool:
         """Whether the instructions of the handshake name the servers of the caller's project."""
-        if caller.project_id is None:
-            return self.config.unassigned.catalog_in_instructions
-        project = self.config.projects.get(caller.project_id)
+        project = self._project(caller)
         return project is not None and project.catalog_in_instructions
 
     def _grants_of(self, caller: Caller) -> _Grants:
@@ -187,40 +214,118 @@ class RightsIndex:
         return grants
 
     def _compute_grants(self, caller: Caller) -> _Grants:
-        if caller == Caller(OWNER_ID, None):  # all servers, whatever their projects
-            return _grants(self.config.servers)
-        token = self._token(caller)
-        if token is None or caller.project_id not in self._projects[caller.token_id]:
-            return _grants({})
+        if caller == _OWNER_CALLER:  # all servers, whatever their projects
+            return self._grants_for(self.config.servers, NO_LIMITS)
+        token, project = self._token(caller), self._project(caller)
+        if token is None or project is None or caller.project_id not in self._projects[caller.token_id]:
+            return self._grants_for({}, NO_LIMITS)
         servers = {
             server_id: server
             for server_id, server in self.config.servers.items()
             if _names(token, server_id) and _belongs(server, caller.project_id)
         }
-        return _grants(servers)
+        return self._grants_for(servers, CallerLimits(token.scopes, project.tools or (), token.tools or ()))
+
+    def _grants_for(self, servers: Mapping[str, Server], limits: CallerLimits) -> _Grants:
+        shared = self._shared.get(limits)
+        if shared is None:
+            shared = self._shared[limits] = _SharedGrants(limits)
+        grants = {server_id: shared.of(server_id, server) for server_id, server in servers.items()}
+        enabled = tuple(server_id for server_id, server in servers.items() if server.enabled)
+        with_tools = tuple(server_id for server_id in enabled if grants[server_id].may_have_tools)
+        return _Grants(servers, enabled, grants, with_tools, limits)
 
     def _token(self, caller: Caller) -> Token | None:
         return _OWNER if caller.token_id == OWNER_ID else self.config.tokens.get(caller.token_id)
 
+    def _project(self, caller: Caller) -> Project | Unassigned | None:
+        if caller.project_id is None:
+            return self.config.unassigned
+        return self.config.projects.get(caller.project_id)
+
 
 _OWNER = Token(sha256="0" * 64, projects=(ANY,), servers=(ANY,))  # never looked up by its secret
+_OWNER_CALLER = Caller(OWNER_ID, None)
 
 
-def permits(server: Server, tool_name: str) -> bool:
-    """Whether `tool_permissions` allow the tool, which need not exist."""
-    permissions = server.tool_permissions
-    return permissions.get(tool_name, permissions.get(ANY, True))
+class CallerLimits(Struct, frozen=True):
+    """What a caller's token and project leave of the tools of all servers. Empty lists leave all."""
+
+    scopes: tuple[Effect, ...]
+    project_tools: tuple[str, ...]
+    token_tools: tuple[str, ...]
+
+
+NO_LIMITS = CallerLimits(SCOPES, (), ())
+
+
+class Grant:
+    """A server that token and project grant a caller, and which of its tools the caller may use."""
+
+    __slots__ = ("_judged", "_project_tools", "_scopes", "_token_tools", "allows_all", "may_have_tools", "server")
+
+    def __init__(
+        self, server: Server, scopes: tuple[Effect, ...], project_tools: NamePatterns, token_tools: NamePatterns
+    ) -> None:
+        self.server = server
+        self._scopes = scopes
+        self._project_tools = project_tools
+        self._token_tools = token_tools
+        every_effect = all(effect_of(server, effect) in scopes for effect in SCOPES)
+        some_effect = any(effect_of(server, effect) in scopes for effect in SCOPES)
+        lists = (project_tools, token_tools)
+        self._judged: dict[tuple[str, Effect], bool] = {}
+        self.allows_all = every_effect and not server.tool_permissions and all(one.leaves_all for one in lists)
+        self.may_have_tools = some_effect and not any(one.leaves_none for one in lists)
+
+    def allows(self, tool_name: str, claimed: Effect) -> bool:
+        """Whether the caller may use a tool that the server lists; kept, because patterns may be many."""
+        if self.allows_all:
+            return True
+        key = (tool_name, claimed)
+        allowed = self._judged.get(key)
+        if allowed is None:
+            if len(self._judged) >= MAX_JUDGED:
+                self._judged.clear()
+            allowed = self._judged[key] = self.why_not(tool_name, claimed) is None
+        return allowed
+
+    def why_not(self, tool_name: str, claimed: Effect) -> Denial | None:
+        permissions = self.server.tool_permissions
+        if not permissions.get(tool_name, permissions.get(ANY, True)):
+            return "permission"
+        if not self._project_tools.leaves(tool_name):
+            return "project_tools"
+        if not self._token_tools.leaves(tool_name):
+            return "token_tools"
+        return None if effect_of(self.server, claimed) in self._scopes else "scope"
+
+
+class _SharedGrants:
+    """The grants of all callers with the same limits: patterns are compiled once, and names judged by one object."""
+
+    def __init__(self, limits: CallerLimits) -> None:
+        self._scopes = limits.scopes
+        self._project_tools = ToolPatterns(limits.project_tools)
+        self._token_tools = ToolPatterns(limits.token_tools)
+        self._grants: dict[str, Grant] = {}
+
+    def of(self, server_id: str, server: Server) -> Grant:
+        grant = self._grants.get(server_id)
+        if grant is None:
+            lists = self._project_tools.of_server(server_id), self._token_tools.of_server(server_id)
+            grant = self._grants[server_id] = Grant(server, self._scopes, *lists)
+        return grant
 
 
 class _Grants(Struct, frozen=True):
-    """The servers that token and project grant a caller."""
+    """The servers that token and project grant a caller, and which of their tools."""
 
     servers: Mapping[str, Server]
     enabled: tuple[str, ...]
-
-
-def _grants(servers: Mapping[str, Server]) -> _Grants:
-    return _Grants(servers, tuple(server_id for server_id, server in servers.items() if server.enabled))
+    grants: Mapping[str, Grant]
+    with_tools: tuple[str, ...]  # those of `enabled` that may have a tool for the caller
+    limits: CallerLimits
 
 
 def identify(config: GatewayConfig, secret: str | None, project_named: str | None, now: float) -> Caller:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from pointsman.catalog.apps import has_app
+from pointsman.catalog.definition_watch import DefinitionWatch
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged
+from pointsman.catalog.effects import Effect
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
 from pointsman.catalog.names import display_name
 from pointsman.catalog.overview import (
@@ -28,6 +30,7 @@ from pointsman.catalog.overview import (
     telling_words,
     write_instructions,
 )
+from pointsman.catalog.pins import Admission, NoPins
 from pointsman.catalog.results import (
     EXTRA_CANDIDATES,
     Available,
@@ -38,6 +41,7 @@ from pointsman.catalog.results import (
     best_of_each_first,
     fallback_notice,
     fit_notice,
+    held_tools,
     more_tools,
     no_tools_notice,
     no_usage,
@@ -45,7 +49,7 @@ from pointsman.catalog.results import (
     script_notice,
     switched_off_notice,
 )
-from pointsman.catalog.rights import RightsIndex, permits
+from pointsman.catalog.rights import RightsIndex
 from pointsman.catalog.starts import is_expected, wait_for_start, why_not_running
 from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, may_still_list, read_key
 from pointsman.config.model import GatewayConfig, Strategy
@@ -79,6 +83,7 @@ class ToolCatalogService:
         usage: UsageFigures = no_usage,
         changed_tools: ChangedTools = lambda server_id, names: None,
         names: NameMemory = NoNameMemory(),  # noqa: B008 - has no state
+        admission: Admission = NoPins(),  # noqa: B008 - has no state
     ) -> None:
         self.rights = RightsIndex(config)
         self.bundled_servers = _bundled_servers(config)
@@ -86,8 +91,10 @@ class ToolCatalogService:
         self._providers = providers
         self._wall_clock = wall_clock
         self._history = DefinitionHistory(changed_tools)
-        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, self._note_names)
+        self.admission = admission
+        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, self._note_names, admission)
         self._names = names
+        self.watch = DefinitionWatch(self._last_lists, lambda: self.bundled_servers)
         self._words = WordCache()
         self._usage = usage
         self._key_index = KeyIndex()
@@ -99,13 +106,17 @@ class ToolCatalogService:
         self.bundled_servers = _bundled_servers(config)
         self._lists.keep_only(config.servers)
         self._key_index.keep_only(config.servers)
-        self._words.keep_only(config.servers)
+        self._words.clear()
         self._reconfigured.set()
         self._reconfigured = asyncio.Event()
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         """Raises UnauthorizedError, ForbiddenError."""
         return self.rights.identify(token, project, self._wall_clock(), sole_project=True)
+
+    def callers_of(self, token: str) -> list[Caller]:
+        """All callers that a token may act as. Raises UnauthorizedError."""
+        return self.rights.callers_of(self.rights.tokens.verify(token, self._wall_clock()))
 
     def still_valid(self, caller: Caller) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
@@ -115,11 +126,19 @@ class ToolCatalogService:
         """The servers that a caller may use now; none once its token is revoked or has expired."""
         return self.rights.usable_servers(caller) if self.still_valid(caller) else ()
 
+    def tool_servers(self, caller: Caller) -> tuple[str, ...]:
+        """Those of `usable_servers` that may have a tool for the caller; for tools the others do not exist."""
+        return self.rights.tool_servers(caller) if self.still_valid(caller) else ()
+
+    def readable_servers(self, caller: Caller) -> tuple[str, ...]:
+        """Those of `usable_servers` whose resources, prompts and skills the caller may read."""
+        return self.rights.readable_servers(caller) if self.still_valid(caller) else ()
+
     async def collected(self, caller: Caller) -> Collected[KnownTool]:
-        """The tool lists of all usable servers, before `tool_permissions` are applied."""
+        """The tool lists of all servers that may have a tool for the caller, before each tool is judged."""
         limits = self.rights.config.limits
         return await self._lists.collect(
-            lambda: self.usable_servers(caller), limits.list_max_age_s, limits.first_list_s, last_lists=True
+            lambda: self.tool_servers(caller), limits.list_max_age_s, limits.first_list_s, last_lists=True
         )
 
     @property
@@ -138,10 +157,11 @@ class ToolCatalogService:
         """The tools that a caller may use and a model may see, and the servers whose tools are missing."""
         collected = await self.collected(caller)
         tools = tuple([tool for tool in self.permitted(caller, collected) if not tool.for_apps_only])
-        return Available(tools, collected.gaps)
+        held = held_tools(collected.parts, lambda server_id: self.rights.permits(caller, server_id))
+        return Available(tools, collected.gaps, held)
 
     def permitted(self, caller: Caller, collected: Collected[KnownTool]) -> tuple[KnownTool, ...]:
-        """The tools that `tool_permissions` allow."""
+        """The tools that the caller may use."""
         tools: list[KnownTool] = []
         for server_id, part in collected.parts.items():
             tools.extend(self.rights.permitted(caller, server_id, part.items))
@@ -216,8 +236,8 @@ class ToolCatalogService:
         """
         if not self.rights.describes(caller) or self.rights.strategy(caller) is None:
             return None
-        await self._lists.wait_for_first_lists(self.usable_servers(caller))
-        return describe_servers([self._last_known(caller, server_id) for server_id in self.usable_servers(caller)])
+        await self._lists.wait_for_first_lists(self.tool_servers(caller))
+        return describe_servers([self._last_known(caller, server_id) for server_id in self.tool_servers(caller)])
 
     async def instructions(self, caller: Caller) -> str | None:
         """The instructions of the handshake; None for a project that exposes all tools by name.
@@ -230,13 +250,13 @@ class ToolCatalogService:
             return None
         if rights.strategy(caller) is None:
             return INSTRUCTIONS_WITHOUT_DISCOVERY
-        usable = self.usable_servers(caller)
+        usable = self.tool_servers(caller)
         if not usable:
             return INSTRUCTIONS_WITHOUT_SERVERS
         if not rights.instructs(caller):
             return INSTRUCTIONS
         await self._lists.wait_for_first_lists([one for one in usable if not self._names.tool_names(one)])
-        return write_instructions([self._words_of(caller, server_id) for server_id in self.usable_servers(caller)])
+        return write_instructions([self._words_of(caller, server_id) for server_id in self.tool_servers(caller)])
 
     async def resolve(self, caller: Caller, tool_key: str) -> KnownTool:
         """The tool of exactly this key, if the caller may use it.
@@ -266,7 +286,7 @@ class ToolCatalogService:
         if source.session is not session:
             if isinstance(answer, ListFailure):
                 return await self._resolve_when_back(caller, key, before, permitted)
-            if before is not None and self._may_use(caller, key):
+            if before is not None and self._may_use(caller, key, before):
                 check_unchanged(before, answer.items.get(key.tool_name))
         return self._authorize(caller, key, answer, listed)
 
@@ -287,13 +307,15 @@ class ToolCatalogService:
         """
         await self._wait_for_start(caller, key, permitted)
         source = self._sources.get(key.server_id)  # a reload may have replaced it
+        if source is not None and source.restarting and restarts > 1:  # it came back, and has gone away again
+            return await self._resolve_when_back(caller, key, before, permitted, restarts - 1)
         if source is None or source.status.state != "running":
             return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
         listed, session = self._lists.list_of(source), source.session
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
         if isinstance(answer, ListFailure) and source.session is not session and restarts > 1:
             return await self._resolve_when_back(caller, key, before, permitted, restarts - 1)
-        if before is not None and isinstance(answer, Snapshot) and self._may_use(caller, key):
+        if before is not None and isinstance(answer, Snapshot) and self._may_use(caller, key, before):
             check_unchanged(before, answer.items.get(key.tool_name))
         return self._authorize(caller, key, answer, listed)
 
@@ -318,8 +340,8 @@ class ToolCatalogService:
             UnknownToolError, ServerUnavailableError: as `resolve`.
         """
         rights, key = self.rights, ToolKey.parse(tool_key)
-        server = rights.enabled_server(caller, key.server_id) if key is not None else None
-        if key is None or server is None:
+        grant = rights.tool_grant(caller, key.server_id) if key is not None else None
+        if key is None or grant is None:
             raise UnknownToolError(tool_key)
         source = self._sources.get(key.server_id)
         if source is None or source.status.state != "running":
@@ -330,7 +352,7 @@ class ToolCatalogService:
         listed = self._lists.list_of(source)
         tool = listed.cached_item(key.tool_name, max_age_s)
         reached = tool is not None and (not tool.for_apps_only or rights.reaches_app_tools(caller))
-        permitted = not server.tool_permissions or permits(server, key.tool_name)
+        permitted = tool is not None and (grant.allows_all or grant.allows(key.tool_name, tool.claimed))
         if reached and permitted and rights.still_valid(caller, self._wall_clock()):
             return tool
         # From here on a forbidden tool and a missing one take the same time.
@@ -338,7 +360,7 @@ class ToolCatalogService:
         return None if found is None else self._authorize(caller, key, found, listed)
 
     def names_usable_server(self, caller: Caller, tool_key: str) -> bool:
-        """Whether a text has the form of a key, with an enabled server that the caller may use, running or not."""
+        """Whether a text has the form of a key, with an enabled server of the caller's tools, running or not."""
         key = ToolKey.parse(tool_key)
         return key is not None and self._has_server(caller, key.server_id)
 
@@ -358,27 +380,42 @@ class ToolCatalogService:
         return self._key_index.nearest(text, self._known_names(caller))
 
     def _has_server(self, caller: Caller, server_id: str) -> bool:
-        """Whether the caller may use the server, and it is enabled, running or not."""
-        return self.rights.enabled_server(caller, server_id) is not None
+        """Whether the server may have a tool for the caller, and is enabled, running or not."""
+        return self.rights.tool_grant(caller, server_id) is not None
 
-    def _may_use(self, caller: Caller, key: ToolKey) -> bool:
-        """Whether the caller may use a tool of that key; one for apps only is to most callers like a forbidden one."""
-        if not self.rights.may_use(caller, key.server_id, key.tool_name) or not self.still_valid(caller):
+    def may_use(self, caller: Caller, key: ToolKey) -> bool:
+        """Whether the caller may use the tool, as its server last listed it."""
+        return self._has_server(caller, key.server_id) and self._may_use(caller, key)
+
+    def _may_use(self, caller: Caller, key: ToolKey, tool: KnownTool | None = None) -> bool:
+        """Whether the caller may use a tool of that key; one for apps only is to most callers like a forbidden one.
+
+        `tool` is its definition, by default the last known one.
+        """
+        for_apps, claimed = self._traits(key.server_id, key.tool_name, tool)
+        if not self.rights.may_use(caller, key.server_id, key.tool_name, claimed) or not self.still_valid(caller):
             return False
-        return not self._is_for_apps(key.server_id, key.tool_name) or self.rights.reaches_app_tools(caller)
+        return not for_apps or self.rights.reaches_app_tools(caller)
 
-    def _is_for_apps(self, server_id: str, tool_name: str) -> bool:
-        """Whether the server's last known list has the tool for apps only."""
+    def _traits(self, server_id: str, tool_name: str, tool: KnownTool | None = None) -> tuple[bool, Effect]:
+        """Whether a tool is for apps only, and the effect that it claims, by the server's last known list."""
         last = self._lists.last_list(server_id)
-        if last is None:
-            return tool_name in self._names.app_tool_names(server_id)
-        tool = last.items.get(tool_name)
-        return tool is not None and tool.for_apps_only
+        if tool is None and last is None:
+            claimed = self._names.claims(server_id).get(tool_name, "destructive")
+            return tool_name in self._names.app_tool_names(server_id), claimed
+        if tool is None and last is not None:
+            tool = last.items.get(tool_name)
+        return (tool.for_apps_only, tool.claimed) if tool is not None else (False, "destructive")
 
     def _permits_models(self, caller: Caller, server_id: str) -> Callable[[str], bool]:
         """Whether the caller may use a tool of that name, and a model may see it."""
         permits = self.rights.permits(caller, server_id)
-        return lambda tool_name: permits(tool_name) and not self._is_for_apps(server_id, tool_name)
+
+        def permitted(tool_name: str) -> bool:
+            for_apps, claimed = self._traits(server_id, tool_name)
+            return not for_apps and permits(tool_name, claimed)
+
+        return permitted
 
     def was_listed(self, key: ToolKey) -> bool:
         """Whether the last known list of an enabled server, of this run or an earlier one, has the tool."""
@@ -393,11 +430,20 @@ class ToolCatalogService:
     ) -> dict[str, KnownTool]:
         tools = build_tools(source, entries, before)
         new = {name: tool.digest for name, tool in tools.items() if before.get(name) is not tool}
-        self._history.record(source.id, new)
+        if not self.admission.reports_changes(source.id):
+            self._history.record(source.id, new)
         return tools
 
     def _note_names(self, server_id: str, tools: Mapping[str, KnownTool]) -> None:
-        self._names.note_tool_names(server_id, tools, [name for name, tool in tools.items() if tool.for_apps_only])
+        for_apps = [name for name, tool in tools.items() if tool.for_apps_only]
+        claims: dict[str, Effect] = {name: tool.claimed for name, tool in tools.items()}
+        self._names.note_tool_names(server_id, tools, for_apps, claims)
+        self.watch.listed()
+
+    def _last_lists(self) -> dict[str, dict[str, KnownTool]]:
+        """Of all enabled servers that have given one."""
+        enabled = (server_id for server_id, server in self.rights.config.servers.items() if server.enabled)
+        return {one: last.items for one in enabled if (last := self._lists.last_list(one)) is not None}
 
     def _authorize(
         self,
@@ -411,12 +457,13 @@ class ToolCatalogService:
         Without a list the last known one counts, and without that one the answer is the same for all names. A server
         that is busy with a long call may fail to list its tools in time; those of its last list can still be called.
         """
-        permitted, tool = self._may_use(caller, key), None
+        tool: KnownTool | None = None
         if isinstance(found, Snapshot):
             tool = found.items.get(key.tool_name)
         elif listed is not None and found.kind == "timeout":
             tool = listed.last_item(key.tool_name)
-        if tool is not None and permitted and (not tool.for_apps_only or self.rights.reaches_app_tools(caller)):
+        permitted = self._may_use(caller, key, tool)
+        if tool is not None and permitted:
             return tool
         if isinstance(found, ListFailure) and self.still_valid(caller) and self._has_server(caller, key.server_id):
             names = self._last_names(key.server_id)
@@ -427,10 +474,10 @@ class ToolCatalogService:
     def known_tools(self, caller: Caller) -> list[Json]:
         """The definitions of the tools that a caller may use and a model may see, from the last lists, however old."""
         tools: list[Json] = []
-        for server_id in self.usable_servers(caller):
-            last, permits = self._lists.last_list(server_id), self.rights.permits(caller, server_id)
-            if last is not None:
-                tools += [one.tool for name, one in last.items.items() if permits(name) and not one.for_apps_only]
+        for server_id in self.tool_servers(caller):
+            last = self._lists.last_list(server_id)
+            permitted = self.rights.permitted(caller, server_id, last.items) if last is not None else ()
+            tools += [one.tool for one in permitted if not one.for_apps_only]
         return tools
 
     async def fetched(self, server_id: str) -> Snapshot[KnownTool] | ListFailure:
@@ -446,15 +493,15 @@ class ToolCatalogService:
 
     def may_have_apps(self, caller: Caller) -> bool:
         """Whether a tool of this caller has a page to show, or a server has not listed its tools yet."""
-        return any(self._may_have_apps(caller, server_id) for server_id in self.usable_servers(caller))
+        return any(self._may_have_apps(caller, server_id) for server_id in self.tool_servers(caller))
 
     def _may_have_apps(self, caller: Caller, server_id: str) -> bool:
-        last, permits = self._lists.last_list(server_id), self.rights.permits(caller, server_id)
-        return last is None or any(has_app(tool.tool) for name, tool in last.items.items() if permits(name))
+        last = self._lists.last_list(server_id)
+        return last is None or any(has_app(tool.tool) for tool in self.rights.permitted(caller, server_id, last.items))
 
     def _known_names(self, caller: Caller) -> dict[str, ServerNames]:
         """The last known list of each enabled server that the caller may use."""
-        return {one: self._server_names(caller, one) for one in self.usable_servers(caller)}
+        return {one: self._server_names(caller, one) for one in self.tool_servers(caller)}
 
     def _server_names(self, caller: Caller, server_id: str) -> ServerNames:
         expected = bool(self._names.tool_names(server_id)) or may_still_list(self._sources.get(server_id))
@@ -485,15 +532,15 @@ class ToolCatalogService:
         return no_tools_notice(caller.project_id, self.usable_servers(caller), available.gaps, projects, others)
 
     def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
-        """`tool_permissions` are those of the server, so that the words are the same for all its callers."""
-        last, server = self._lists.last_list(server_id), self.rights.config.servers[server_id]
+        """The words are the same for all callers with the same rights."""
+        last, grant = self._lists.last_list(server_id), self.rights.tool_grant(caller, server_id)
         names = last.items if last is not None else self._names.tool_names(server_id)
         permitted, name = self._permits_models(caller, server_id), self._plain_name(server_id)
 
         def compute() -> ServerWords:
             return ServerWords(name, telling_words(name, filter(permitted, kept_names(names))))
 
-        return self._words.get(server_id, names, server, compute)
+        return self._words.get(grant, names, compute)
 
 
 def _bundled_servers(config: GatewayConfig) -> frozenset[str]:

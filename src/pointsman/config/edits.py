@@ -52,9 +52,16 @@ def add_token(
     expires: str | None,
     environ: Mapping[str, str],
     write: Writer = rewrite,
+    *,
+    scopes: Sequence[str] = (),
+    tools: Sequence[str] = (),
 ) -> Rewritten:
-    """Raises NameTakenError, InvalidEntryError, ConfigError (the file is not YAML), EditError, ReplaceError."""
+    """Empty `scopes` and `tools` are left out, and mean all.
+
+    Raises NameTakenError, InvalidEntryError, ConfigError (the file is not YAML), EditError, ReplaceError.
+    """
     token: dict[str, Any] = {"sha256": sha256, "projects": list(projects), "servers": list(servers)}
+    token |= {key: list(given) for key, given in (("scopes", scopes), ("tools", tools)) if given}
     if expires is not None:
         token["expires"] = expires
     return add_entry(path, "tokens", name, token, environ, write)

@@ -16,6 +16,7 @@ from pointsman.config.files import NotRegularFileError, open_regular
 from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, State, Token
 from pointsman.config.model_errors import explain
 from pointsman.config.pasted import CLIENT_SECTION, accept_pasted, mended_id
+from pointsman.config.tool_patterns import named_server
 from pointsman.config.yaml.document import Document, KeyPath
 
 MAX_BYTES = 8 * 1_048_576
@@ -167,6 +168,10 @@ def _check_names(document: Document) -> None:
             _require_defined(document, path, "project", project, projects, also=(ANY, UNASSIGNED))
         for path, server in _listed_names(("tokens", token_id, "servers"), token):
             _require_defined(document, path, "server", server, servers, also=(ANY,))
+        _check_patterns(document, ("tokens", token_id, "tools"), token)
+    for project_id, project in projects.items():
+        _check_patterns(document, ("projects", project_id, "tools"), project)
+    _check_patterns(document, ("unassigned", "tools"), _section(document, "unassigned"))
     if _RESERVED_PROJECT in projects:
         document.add_problem(
             ("projects", _RESERVED_PROJECT), "is reserved for `no project`; choose another id", key=True
@@ -178,6 +183,17 @@ def _check_names(document: Document) -> None:
             reason += ", or delete the entry if it is this gateway itself"
         document.add_problem(("servers", RESERVED_SERVER_ID), reason, key=True)
     _check_secrets_are_unique(document)
+
+
+def _check_patterns(document: Document, path: KeyPath, entry: object) -> None:
+    """A misspelt server in a pattern with `!` would leave open what it is meant to close."""
+    for at, pattern in _listed_names(path, entry):
+        server_id = named_server(pattern)
+        if server_id is None or ":" not in pattern or not _PLAIN_ID.fullmatch(server_id):
+            continue  # it fits several servers, or the model reports it
+        servers = _section(document, "servers")
+        secret = pattern in document.external_texts and server_id not in servers
+        _require_defined(document, at, "server", pattern if secret else server_id, servers)
 
 
 def _new_names(name: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     Field,
     PrivateAttr,
     StringConstraints,
@@ -17,13 +18,17 @@ from pydantic import (
 )
 
 from pointsman.config.part import Part
+from pointsman.config.rates_model import TokenRates
 from pointsman.config.server_model import DOWNLOAD_S, Server, Timeouts
 from pointsman.config.value_types import (
     BearerToken,
+    CollectorAddress,
     Count,
     DatabaseAddress,
     Digest,
     DrainSeconds,
+    HeaderName,
+    HeaderValue,
     Id,
     Moment,
     Network,
@@ -32,6 +37,7 @@ from pointsman.config.value_types import (
     Seconds,
     Semantic,
     ServiceAddress,
+    ToolPatternList,
 )
 
 DEFAULT_PORT = 3282
@@ -42,6 +48,9 @@ REPLICA_DRAIN_S = 5.0  # the default of `drain_s`: two checks of a proxy that as
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 Strategy = Literal["bm25", "cloud"]
+Scope = Literal["read", "write", "destructive"]
+SCOPES: tuple[Scope, ...] = ("read", "write", "destructive")
+LogFormat = Literal["auto", "text", "json"]
 
 
 class Listen(Part):
@@ -82,6 +91,9 @@ class Project(Part):
     """Name the available servers in the description of `tool_discovery`."""
     catalog_in_instructions: bool = True
     """Name the available servers in the [`instructions`](../concepts/discovery.md#instructions) of the handshake."""
+    tools: ToolPatternList | None = None
+    """Which tools of its servers exist for callers of the project, by [patterns](#patterns-over-tools). By default
+    all."""
 
 
 class Unassigned(Part):
@@ -91,6 +103,14 @@ class Unassigned(Part):
     exposure: Literal["meta", "flat"] = "meta"
     describe_catalog: bool = False
     catalog_in_instructions: bool = True
+    tools: ToolPatternList | None = None
+
+
+def check_scopes(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    """Once each, in one order. Raises ValueError."""
+    if not scopes:
+        raise ValueError("is an empty list; name at least one of `read`, `write` and `destructive`, or leave it out")
+    return tuple(scope for scope in SCOPES if scope in scopes)
 
 
 class Token(Part):
@@ -101,8 +121,17 @@ class Token(Part):
     uses it where a request names none."""
     servers: tuple[str, ...] = ()
     """Servers it may use; `"*"`: any."""
+    scopes: Annotated[tuple[Scope, ...], AfterValidator(check_scopes)] = SCOPES
+    """What the tools that it uses may do: `[read]` for a token that only reads. A tool with another effect does not
+    exist for it. See [scopes](../guide/tokens.md#scopes): without `trust_annotations`, all tools of a server count as
+    destructive. Resources and prompts need `read`."""
+    tools: ToolPatternList | None = None
+    """Which tools it may use, by [patterns](#patterns-over-tools), such as `["github:get_*"]` or
+    `["!github:delete_*"]`. By default all."""
     expires: Moment | None = None
     """By default never. A date is valid until its end, UTC; a time without a zone is UTC."""
+    rates: TokenRates = TokenRates()
+    """[Calls, discoveries and reads](#rates) of this token; what is absent here is taken from the top level."""
 
 
 class CloudSearch(Part):
@@ -230,12 +259,27 @@ class Audit(Part):
 
 
 class Log(Part):
+    format: LogFormat = "auto"
+    """Format of the messages on stderr: `text` for people, or `json`, one object a line with the ids of request and
+    trace ([logs](../guide/telemetry.md#logs)). `auto`: `text` on a terminal, otherwise `json`. The log file is text."""
     file: bool = True
     """Write the gateway's messages to `logs/pointsman.log` in the state folder, in addition to stderr."""
     max_bytes: Annotated[int, Field(ge=4096)] = 5_242_880
     """Size at which the file becomes `pointsman.log.1` and a new one begins."""
     files: Annotated[int, Field(ge=1, le=100)] = 5
     """Number of files to keep, with the current one."""
+
+
+class Telemetry(Part):
+    endpoint: CollectorAddress | None = None
+    """Base URL of the OTLP collector that gets [traces](../guide/telemetry.md) over HTTP, such as
+    `http://127.0.0.1:4318`; it ends before `/v1/traces`. By default what `OTEL_EXPORTER_OTLP_ENDPOINT` says, and
+    without that there are no traces. Requires `pip install 'pointsman[otel]'`."""
+    headers: Mapping[HeaderName, HeaderValue] = {}
+    """Headers for the collector, such as a key."""
+    sample: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Share of the traces that begin here to record, from `0` to `1`. A request that belongs to a trace already is
+    recorded if its client records it. By default what `OTEL_TRACES_SAMPLER` says, and without that all."""
 
 
 class Search(Part):
@@ -302,10 +346,15 @@ class GatewayConfig(Part):
     """[How long](#timeouts) a server may take."""
     limits: Limits = Limits()
     """[How much](#limits) one caller, one server and all together may use."""
+    rates: TokenRates = TokenRates()
+    """[How often](#rates) each token may call, search and read, unless its entry says otherwise; by default without
+    limit."""
     audit: Audit = Audit()
     """[What is recorded](#audit), and how long it is kept."""
     log: Log = Log()
-    """[The log file](#log) in the state folder."""
+    """[The log](#log) on stderr, and its file in the state folder."""
+    telemetry: Telemetry = Telemetry()
+    """[Where traces are sent](#telemetry)."""
     search: Search = Search()
     """[How local search ranks](#search)."""
     page: Page = Page()
@@ -341,6 +390,10 @@ class GatewayConfig(Part):
         if server.downloader and "connect_s" not in self.timeouts.model_fields_set:
             own.setdefault("connect_s", DOWNLOAD_S)
         return self.timeouts.model_copy(update=own)
+
+    def rates_of(self, token: Token) -> TokenRates:
+        own = {key: getattr(token.rates, key) for key in token.rates.model_fields_set}
+        return self.rates.model_copy(update=own)
 
 
 class CurrentConfig:

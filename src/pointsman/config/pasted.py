@@ -68,6 +68,9 @@ _IGNORED = {
         "is ignored: clients count in different units; set `timeouts: {call_s: 60}`, in seconds",
     ),
 }
+# Keys of ours that widen what tokens may use; a block that somebody else wrote cannot have them.
+_OWNERS_WORD = frozenset({"trust_annotations"})
+_FOR_SERVERS = "is ignored in a client's block, which others may have written; write the entry under `servers`"
 _UNSUPPORTED = {
     "envFile": "is not supported; write its variables under `env`",
     **dict.fromkeys(
@@ -75,6 +78,7 @@ _UNSUPPORTED = {
         'is not supported; write a token under `headers`, such as `Authorization: "Bearer ${TOKEN}"`',
     ),
 }
+_ONLY_OURS = frozenset({"sandbox", "limits"})  # what a block from elsewhere must neither set nor seem to set
 _CLIENT_SETTINGS = frozenset(
     {
         "globalShortcut",
@@ -131,7 +135,7 @@ class _Pasted:
         self._accept_servers()
         for key, (path, count) in self._ignored.items():
             more = f" (also in {count - 1} more {'place' if count == 2 else 'places'})" if count > 1 else ""
-            reason = "is ignored: it is a setting of the client" if len(path) == 1 else _IGNORED[key]
+            reason = "is ignored: it is a setting of the client" if len(path) == 1 else _IGNORED.get(key, _FOR_SERVERS)
             self._document.add_note(path, reason + more)
 
     def _accept_inputs(self) -> None:
@@ -239,12 +243,17 @@ class _Translation(Struct):
     ignored: tuple[str, ...] = ()
 
     def translate(self) -> None:
-        self.ignored = tuple(key for key in self.entry if key in _IGNORED)
+        own = _OWNERS_WORD if self.in_client_section else frozenset()
+        self.ignored = tuple(key for key in self.entry if key in _IGNORED or key in own)
         for key in self.ignored:
             del self.entry[key]
         for key in [key for key in self.entry if key in _UNSUPPORTED]:
             self._problem(key, _UNSUPPORTED[key], key=True)
             del self.entry[key]
+        if self.in_client_section:
+            for key in [key for key in self.entry if key in _ONLY_OURS]:
+                self._problem(key, f"is not read from `{CLIENT_SECTION}`; move the server to `servers`", key=True)
+                del self.entry[key]
         if self.entry.get("available_tools") == []:  # Goose: all of them
             del self.entry["available_tools"]
         written_as = self._rename_keys()

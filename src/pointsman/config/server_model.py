@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from pointsman.config.part import Part
+from pointsman.config.rates_model import ServerRates, ToolRates
 from pointsman.config.value_types import (
+    Count,
     HeaderName,
     HeaderValue,
     Id,
     LocalPath,
+    MemorySize,
     Prefix,
     Program,
     RootName,
@@ -47,6 +50,27 @@ class ServerTimeouts(Part):
     connect_s: Seconds | None = None
     list_s: Seconds | None = None
     call_s: Seconds | None = None
+
+
+class Sandbox(Part):
+    """What a program may reach. [The sandbox](../guide/sandbox.md) says how it is enforced."""
+
+    read: Annotated[tuple[LocalPath, ...], Field(max_length=100)] = ()
+    """Folders and files that it may read and run, besides those of the system, its own and `cwd`."""
+    write: Annotated[tuple[LocalPath, ...], Field(max_length=100)] = ()
+    """Folders and files that it may also change."""
+    network: bool = False
+    """`false`: it has a network namespace with nothing but its own loopback. Unix sockets are closed either way."""
+
+
+class ServerLimits(Part):
+    """What one child may use."""
+
+    memory: MemorySize | None = None
+    """Address space of each of its processes (`RLIMIT_AS`), in bytes or as `512M`, `2G`; at least 32 MiB. Node.js
+    reserves much more than it uses."""
+    processes: Annotated[Count, Field(le=100_000)] | None = None
+    """Processes and threads of the server together. Not possible for root."""
 
 
 class Server(Part):
@@ -93,6 +117,22 @@ class Server(Part):
     trust_annotations: bool | None = None
     """Whether to believe what the server says its tools do (`readOnlyHint`, `destructiveHint`). Otherwise each of its
     tools counts as destructive. By default only bundled servers are believed."""
+    questions: bool = True
+    """`false`: the server may not [ask](../concepts/questions.md#servers-that-may-not-ask) a client anything
+    (elicitation, sampling, roots)."""
+    rates: ServerRates = ServerRates()
+    """[Calls and reads](#rates) of this server, all tokens together."""
+    tool_rates: Mapping[str, ToolRates] = {}
+    """[Calls](#rates) of single tools of this server, all tokens together, such as `{send: {calls_per_day: 100}}`."""
+    sandbox: Sandbox | None = None
+    """`command` only: what the program may reach ([keys](#sandbox-and-limits-of-a-server)); `{}` is its own files,
+    without a network. If that cannot be enforced in full, the server is not started."""
+    limits: ServerLimits | None = None
+    """`command` only: memory and processes of each child ([keys](#sandbox-and-limits-of-a-server))."""
+    pin: Literal["first-use", "schema", "locked", "off"] | None = None
+    """When a change of its definitions has to be [approved](../concepts/pinning.md). `first-use`: what its first list
+    has is approved, and what changes or is added later waits; `schema`: changes of texts do not count; `locked`: all
+    waits that is not approved yet; `off`: nothing waits. By default `first-use`, and `off` for bundled servers."""
     timeouts: ServerTimeouts = ServerTimeouts()
     """Overrides `connect_s`, `list_s` and `call_s` of [`timeouts`](#timeouts) for this server."""
     db: Store | None = None
@@ -125,6 +165,12 @@ class Server(Part):
         return self.bundled is not None if self.trust_annotations is None else self.trust_annotations
 
     @property
+    def pin_mode(self) -> Literal["first-use", "schema", "locked", "off"]:
+        if self.pin is not None:
+            return self.pin
+        return "first-use" if self.bundled is None else "off"
+
+    @property
     def downloader(self) -> str | None:
         """The name of the program if it may download the server before it starts it."""
         program = Path(self.command).name if self.command is not None else None
@@ -146,6 +192,8 @@ class Server(Part):
 _ALLOWED_WITH = {
     "args": ("command",),
     "cwd": ("command",),
+    "sandbox": ("command",),
+    "limits": ("command",),
     "env": ("command", "bundled"),
     "inherit_env": ("command", "bundled"),
     "headers": ("url",),

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
-from pointsman.config.model import GatewayConfig, SearchApi
+from pointsman.config.model import GatewayConfig, LogFormat, SearchApi
 from pointsman.config.model_errors import choices_of, sentence
 from pointsman.config.value_types import DatabaseAddress, RequestKey
 from pointsman.config.values import REQUEST_KEY_BYTES
@@ -52,6 +52,8 @@ class Settings(BaseModel):
     """A key that precedes those in `state.request_keys`."""
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"
     """The least important messages that the log has."""
+    log_format: Annotated[LogFormat, BeforeValidator(_lower)] | None = None
+    """Overrides `log.format`."""
 
 
 def read_settings() -> Settings:
@@ -83,7 +85,8 @@ def apply_overrides(
     if state.database is not None and not state.request_keys:
         raise ConfigError([_missing_keys()])
     page = config.page.model_copy(update=_given(public=settings.page_public))
-    return config.model_copy(update={"listen": listen, "state": state, "page": page})
+    log = config.log.model_copy(update=_given(format=settings.log_format))
+    return config.model_copy(update={"listen": listen, "state": state, "page": page, "log": log})
 
 
 def apply_search_api_overrides(
@@ -92,9 +95,9 @@ def apply_search_api_overrides(
     """`apply_overrides` for the search service, which listens on `search_api.listen`."""
     given = _given(host=_first(host, settings.host), port=_first(port, settings.port))
     own = config.search_api or SearchApi()
-    return config.model_copy(
-        update={"search_api": own.model_copy(update={"listen": own.listen.model_copy(update=given)})}
-    )
+    own = own.model_copy(update={"listen": own.listen.model_copy(update=given)})
+    log = config.log.model_copy(update=_given(format=settings.log_format))
+    return config.model_copy(update={"search_api": own, "log": log})
 
 
 def _missing_keys() -> ConfigProblem:

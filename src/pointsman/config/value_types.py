@@ -8,9 +8,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr, StringConstraints
 
+from pointsman.config.tool_patterns import check_pattern, check_patterns
 from pointsman.config.values import (
     check_base_url,
     check_bearer_token,
+    check_collector,
     check_database_address,
     check_header_name,
     check_header_value,
@@ -21,6 +23,7 @@ from pointsman.config.values import (
     check_semantic,
     check_url,
     check_variable_name,
+    parse_memory,
     parse_moment,
     parse_network,
     parse_store,
@@ -33,11 +36,13 @@ from pointsman.config.values import (
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(reject_boolean)]
 DrainSeconds = Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False), BeforeValidator(reject_boolean)]
 Count = Annotated[int, Field(ge=1)]
+MemorySize = Annotated[int, Field(ge=32 << 20, le=1 << 50), BeforeValidator(parse_memory)]
 Moment = Annotated[datetime, BeforeValidator(parse_moment)]
 LocalPath = Annotated[Path, BeforeValidator(reject_empty_path), AfterValidator(resolve_path)]
 Store = Annotated[Path | SecretStr, PlainValidator(parse_store)]
 WebAddress = Annotated[str, AfterValidator(check_url)]
 ServiceAddress = Annotated[str, AfterValidator(check_base_url)]
+CollectorAddress = Annotated[str, AfterValidator(check_collector)]
 BearerToken = Annotated[SecretStr, AfterValidator(check_bearer_token)]
 Semantic = Annotated[bool, AfterValidator(check_semantic)]
 DatabaseAddress = Annotated[SecretStr, AfterValidator(check_database_address)]
@@ -48,6 +53,8 @@ RootName = Annotated[str, AfterValidator(check_root_name)]
 VariableName = Annotated[str, AfterValidator(check_variable_name)]
 Variable = Annotated[SecretStr, AfterValidator(reject_null_character)]
 Network = Annotated[str, AfterValidator(parse_network)]
+ToolPattern = Annotated[str, AfterValidator(check_pattern)]
+ToolPatternList = Annotated[tuple[ToolPattern, ...], AfterValidator(check_patterns)]
 HeaderName = Annotated[str, AfterValidator(check_header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
 

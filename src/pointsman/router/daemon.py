@@ -36,6 +36,7 @@ from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs
 from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import Guard
+from pointsman.router.downstream.stdio.launch import protected_paths
 from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.headers import HostRules
@@ -47,19 +48,30 @@ from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
 from pointsman.router.observe.recent import RecentFigures
+from pointsman.router.observe.telemetry import start_tracing
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.other_paths import OtherPaths
 from pointsman.router.owner.changes import changed_entries
 from pointsman.router.owner.channel import owner_channel
-from pointsman.router.owner.operations import OWNER, operations_of, page_link, summary
+from pointsman.router.owner.operations import OWNER, page_link, summary
 from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.pins import pin_operations
+from pointsman.router.owner.replicas import channel_operations
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
-from pointsman.router.replication import find_peers, open_shared_state, start_sharing, stored_results
+from pointsman.router.replication import (
+    counted_rates,
+    find_peers,
+    open_pins,
+    open_shared_state,
+    start_sharing,
+    stored_results,
+)
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
 from pointsman.router.serving.log_file import LogFile, logged_to_file
+from pointsman.router.serving.log_lines import LogLines
 from pointsman.router.serving.reload import Reloader, log_advice, needs_restart
 from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.service_manager import ServiceManager
@@ -90,6 +102,7 @@ class Launch(Struct, frozen=True):
     first_token: FirstToken | None = None
     manager: ServiceManager = field(default_factory=ServiceManager)  # which may have started this process
     page: Callable[[str], None] | None = None  # called with a link that signs a browser in, when the port is open
+    stderr: LogLines | None = None  # the format of the log there, if this process logs there
     replica_dir: Path | None = None  # of this replica, below `state_dir`, which it then shares; set by `serve`
 
     @property
@@ -148,6 +161,7 @@ class Daemon:
         self._launch = launch
         self._listener = listener
         self._log_file = log_file
+        self._configure_log(launch.config)
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
         self._search_started = False
@@ -163,13 +177,17 @@ class Daemon:
         Processes are started when the port is open.
         """
         stack, launch = self._stack, self._launch
+        self._tracing = start_tracing(self._current.config.telemetry, os.environ)
+        if self._tracing is not None:
+            stack.push_async_callback(self._tracing.close)
         self._start_downstream(await self._start_guard())
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._recent = RecentFigures(self._metrics)
-        self._build_catalog()
         self._shared = open_shared_state(self._current.config, launch.state_dir)
         if self._shared is not None:
             stack.push_async_callback(self._shared.close)
+        self._build_catalog()
+        self._tasks.start("definition scan", self._catalog.watch.run)
         self._audit = await stack.enter_async_context(
             auditing(
                 launch.state_dir,
@@ -186,6 +204,8 @@ class Daemon:
         stack.push_async_callback(asyncio.to_thread, self._encoder.close)
         stack.push_async_callback(self._offers.close)
         keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
+        counting = counted_rates(self._shared, self._current.config, launch.state_dir, self._tasks)
+        self._rates = await stack.enter_async_context(counting)
         self.gateway = PointsmanGateway(
             self._catalog,
             self._offers,
@@ -197,6 +217,7 @@ class Daemon:
             self._shares,
             stored_results(self._shared, self._current, launch.state_dir, keys),
             self._context_use,
+            self._rates,
         )
         self.gateway.client_connected = self._client_connected
         stack.push_async_callback(self.gateway.close)
@@ -212,6 +233,7 @@ class Daemon:
             self._tasks,
             launch.state_dir,
         )
+        self._health.pins = self._pins
         self._sign_ins = SignIns(keys, launch.state_dir)
         self._start_peers(keys)
         self._build_front(keys)
@@ -224,7 +246,11 @@ class Daemon:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
-        parts, url = self._parts, self._parts.url
+        parts, url, operations = (
+            self._parts,
+            self._parts.url,
+            channel_operations(self._parts) | pin_operations(self._parts),
+        )
 
         def opened() -> None:
             process.collect_garbage_seldom()
@@ -246,7 +272,7 @@ class Daemon:
         server = HttpServer(self._front, protocol, opened, graceful_s=GRACEFUL_S, unix_listener=self._peer_listener)
         async with AsyncExitStack() as stack:
             stack.enter_context(process.reload_on_sighup(self._reloader.request))
-            owner = await stack.enter_async_context(owner_channel(self._launch.own_dir, operations_of(parts)))
+            owner = await stack.enter_async_context(owner_channel(self._launch.own_dir, operations))
             stack.enter_context(state_folder.announced(self._launch.own_dir, url, self._launch.config_path))
             await stack.enter_async_context(self.background())
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
@@ -285,18 +311,25 @@ class Daemon:
         self._catalog.reconfigure(config)
         self._shares.reload(config.limits)
         self._offers.reconfigure(config)
+        self._pins.reconfigured(before, config)
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
         self._front.hosts = HostRules.of(config.listen, self._port)
-        if self._log_file is not None:
-            self._log_file.configure(config.log)
+        self._configure_log(config)
         for key in needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
         for verb, what in changed_entries(before, config):
             self._record_change(verb, what)
         log_advice(config)
         self._cloud.configure(config.cloud_search)
+        await self._rates.configure(config)
         await self._fleet.apply(config)
+
+    def _configure_log(self, config: GatewayConfig) -> None:
+        if self._log_file is not None:
+            self._log_file.configure(config.log)
+        if self._launch.stderr is not None:
+            self._launch.stderr.configure(config.log.format)
 
     async def stop(self) -> None:
         """Close what `start` opened, in reverse order."""
@@ -327,7 +360,12 @@ class Daemon:
         self._shares = TokenShares(self._current.config.limits)
         in_flight = self._in_flight = InFlight(lambda: self._current.config.limits.in_flight_bytes)
         connectors = Connectors(
-            SystemProcesses(guard), state_dir, self._logs, memory=memory, in_flight=in_flight, state_database=database
+            SystemProcesses(guard, protected=protected_paths(state_dir, self._launch.config_path)),
+            state_dir,
+            self._logs,
+            memory=memory,
+            in_flight=in_flight,
+            state_database=database,
         )
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
 
@@ -343,15 +381,21 @@ class Daemon:
         )
         self._cloud = CloudSearchProvider(self._current.config.cloud_search)
         providers: dict[Strategy, SearchProvider] = {"bm25": self._local, "cloud": self._cloud}
+        state_dir, replica_dir, servers = self._launch.state_dir, self._launch.replica_dir, self._fleet.servers
+        self._pins = open_pins(self._shared, self._current, state_dir, replica_dir, servers)
+        self._pins.held_back = self._record_changed_tools
+        self._pins.approved = lambda server_id: self.gateway.hub.lists_changed(server_id)
+        self._stack.push_async_callback(self._pins.close)
         self._catalog = ToolCatalogService(
             self._current.config,
-            self._fleet.servers,
+            servers,
             providers,
             usage=self._usage.figures,
             changed_tools=self._record_changed_tools,
             names=self._memory,
+            admission=self._pins,
         )
-        self._offers = Offers(self._catalog, self._fleet.servers)
+        self._offers = Offers(self._catalog, servers)
 
     def _watch_for_use(self, first_token: FirstToken) -> None:
         """Look at the token of each request until a client has sent the first one; later requests skip this."""
@@ -376,7 +420,10 @@ class Daemon:
             full=self._shares.is_full,
             in_flight=self._in_flight,
             peers=self._peers,
+            tracer=self._tracing,
         )
+        if self._launch.stderr is not None:
+            self._launch.stderr.ids = self._front.log_ids
         self._parts = self._build_parts()
         self._page = PageMount(self._parts, lambda: self._front.hosts)
         self._front.other_paths = OtherPaths(self._build_app)
@@ -384,7 +431,7 @@ class Daemon:
     def _build_app(self) -> ASGIApp:
         from pointsman.router.app import build_app
 
-        return build_app(self._front, self.gateway, self._health, self._metrics, self._page)
+        return build_app(self._front, self.gateway, self._health, self._metrics, self._page, self._parts)
 
     def _build_parts(self) -> Parts:
         return Parts(
@@ -405,6 +452,9 @@ class Daemon:
             self._sign_ins,
             self._recent,
             self._shared.audit_rows if self._shared else self._launch.state_dir,
+            self._pins,
+            self._offers,
+            self._peers,
         )
 
     def _gauges(self) -> Gauges:
@@ -432,13 +482,14 @@ class Daemon:
         tasks.start("server logs", self._logs.run)
         tasks.start("stored results", self.gateway.large_results.run)
         tasks.start("recent figures", self._recent.run)
+        tasks.start("pins", self._pins.run)
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
         if self._launch.manager.watchdog_s:
             tasks.start("watchdog", self._launch.manager.keep_alive)
         try:
             yield
         finally:
-            started = ("session cleanup", "server logs", "stored results", "recent figures", "watchdog")
+            started = ("session cleanup", "server logs", "stored results", "recent figures", "pins", "watchdog")
             await tasks.cancel(*self._reloader.tasks, *started, "cloud search preparation", "search model")
 
     async def _summarize(self, parts: Parts) -> None:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.router.front.legacy.sessions import LIFE_S, Sessions
 from pointsman.router.gateway.large_results.store import ResultStore
+from pointsman.router.gateway.rates import Rates
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.state.key_values import KeyValues
+from pointsman.router.state.pin_store import PinStore
+from pointsman.router.state.pins import Pins
+from pointsman.router.state.sqlite_values import SqliteKeyValues, set_aside_if_broken
 
 if TYPE_CHECKING:
+    from pointsman.router.downstream.server.server import DownstreamServer
     from pointsman.router.peers.peers import Peers
     from pointsman.router.shared_state import SharedState
 
@@ -35,12 +42,54 @@ def open_shared_state(config: GatewayConfig, state_dir: Path) -> SharedState | N
     return SharedState(config.state.database.get_secret_value(), state_dir, config.state.peer_address)
 
 
+def open_pins(
+    shared: SharedState | None,
+    current: CurrentConfig,
+    state_dir: Path,
+    replica_dir: Path | None,
+    servers: Mapping[str, DownstreamServer],
+) -> Pins:
+    """Return the pins of the servers' definitions: in PostgreSQL, or in a file that replicas on the folder share."""
+    values: KeyValues = shared.values if shared is not None else SqliteKeyValues(state_dir)
+
+    def set_aside() -> None:
+        if shared is None and (name := set_aside_if_broken(state_dir)):
+            logger.error("the state database with the pins is damaged; renamed to %s, creating a new one", name)
+
+    def instructions(server_id: str) -> str:
+        server = servers.get(server_id)
+        introduction = server.introduction if server is not None else None
+        return introduction.instructions if introduction is not None else ""
+
+    several = shared is not None or replica_dir is not None
+    store = PinStore(values, state_dir)
+    return Pins(store, current, shared=several, prepare=set_aside, instructions=instructions)
+
+
 def stored_results(
     shared: SharedState | None, current: CurrentConfig, state_dir: Path, keys: Sequence[str]
 ) -> ResultStore:
     """Return the store of large results: files, which gateways on one database do not share."""
     replica = shared.replica_id if shared is not None else ""
     return ResultStore(state_dir, keys, lambda: current.config.limits.result_store_bytes, replica=replica)
+
+
+@asynccontextmanager
+async def counted_rates(
+    shared: SharedState | None, config: GatewayConfig, state_dir: Path, tasks: TaskSet
+) -> AsyncGenerator[Rates]:
+    """The rates, counted by all gateways on one database or state folder together, or by a single one."""
+    if shared is not None:
+        rates = Rates(shared.values, shared=True)
+    else:
+        rates = Rates(SqliteKeyValues(state_dir), shared=config.state.replicas)
+    await rates.configure(config)
+    tasks.start("rates", rates.run)
+    try:
+        yield rates
+    finally:
+        await tasks.cancel("rates")
+        await rates.close()
 
 
 def find_peers(
@@ -73,6 +122,9 @@ def start_sharing(
     if shared is not None:
         shared.start(tasks, health, sessions, usage, sign_ins)
     elif replica_dir is not None:
+        from pointsman.router.state.sqlite_values import SqliteKeyValues
+
+        sign_ins.used_codes = SqliteKeyValues(replica_dir.parent.parent)
         _share_ended_sessions(tasks, sessions, replica_dir.parent)
 
 

@@ -86,7 +86,7 @@ class SharedState:
         health.state_problem, health.keys_problem = self.state_problem, self.keys_problem
         sessions.on_end = self._session_ended
         usage.share()
-        sign_ins.shared = self.values
+        sign_ins.shared = sign_ins.used_codes = self.values
         tasks.start(self.TASK, self.run)
 
     async def run(self) -> None:
@@ -168,7 +168,7 @@ class SharedState:
 
     async def _look(self) -> None:
         """For the page, which shows the rows of others when they arrive."""
-        await asyncio.to_thread(self.audit_rows.newest_id)
+        await asyncio.to_thread(self.audit_rows.look)
 
     async def _share_mark(self) -> None:
         if self._sign_ins is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +15,12 @@ import pytest
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.router.audit.compaction import auditing
-from pointsman.router.audit.segments import FOLDER, list_segments
+from pointsman.router.audit.segments import FOLDER, Runs, list_segments
 from tests.router.audit.busy import IN_FLIGHT
 from tests.router.audit.samples import rows
 
 ROOT = Path(__file__).parents[3]
+PATIENCE_S = 60
 
 
 @contextmanager
@@ -42,7 +44,16 @@ def said_before_it_was_killed(state_dir: Path, after: int, every_s: float = 0.00
             (begun if what == "i" else finished).add(call)
             if number == after:
                 process.kill()  # what is in the pipe is still read
+    until_all_runs_have_ended(state_dir)
     return begun, finished
+
+
+def until_all_runs_have_ended(state_dir: Path) -> None:
+    """A run that is killed while it starts its mover: between fork and exec, that process has its lock, too."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not all(map(Runs(state_dir / FOLDER).has_ended, Runs(state_dir / FOLDER))):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -112,6 +112,25 @@ def test_the_segment_in_use_and_those_of_another_live_run_are_left_alone(tmp_pat
     assert stored(tmp_path) == [(1, "mine", "ok")] or stored(tmp_path) == [(2, "mine", "ok")]
 
 
+def test_the_mover_of_a_killed_gateway_leaves_the_journal_to_the_next(tmp_path: Path) -> None:
+    """It may get to work late, when the next gateway has run and ended; its last segment says where seq goes on."""
+    killed = Journal(tmp_path / FOLDER)
+    AuditLog(killed).begin(request("a"), "execute").finish("ok")
+    killed.rotate()
+    position = killed.position
+    killed._end_run()  # as the kernel does for a process that is killed
+    following = AuditLog(Journal(tmp_path / FOLDER))
+    following.begin(request("b"), "execute").finish("ok")
+    following.close()
+    before, found = list_segments(tmp_path / FOLDER), rows(tmp_path)
+    store = Store(tmp_path / FILE)
+    store.move(tmp_path / FOLDER, position)
+    store.close()
+    assert list_segments(tmp_path / FOLDER) == before
+    assert rows(tmp_path) == found
+    assert len(found) == 2
+
+
 def test_an_intent_of_a_run_that_is_over_was_interrupted(tmp_path: Path) -> None:
     first = Run(tmp_path)
     first.log.begin(request("moved"), "execute")

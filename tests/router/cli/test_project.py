@@ -39,7 +39,7 @@ async def test_a_missing_project_is_told_before_that_there_is_nothing_to_set(tmp
     missing = await run(tmp_path, "project", "set", "alpha")
     assert (missing.code, "`pointsman project set alpha --create` creates it" in missing.stderr) == (2, True)
     nothing = await run(tmp_path, "project", "set", "beta")
-    assert (nothing.code, nothing.stderr) == (2, "Nothing to set. Give --optimization or --exposure.\n")
+    assert (nothing.code, nothing.stderr) == (2, "Nothing to set. Give --optimization, --exposure or --tools.\n")
 
 
 async def test_a_project_is_removed_unless_it_is_in_use(tmp_path: Path) -> None:

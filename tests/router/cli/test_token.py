@@ -114,20 +114,62 @@ def test_list_shows_who_may_what_and_what_is_over(file: Path) -> None:
     with file.open("a") as text:
         text.write(f"  old: {{sha256: {'0' * 63}f, projects: ['*'], expires: 2020-01-01}}\n")
     assert run("list").stdout.splitlines() == [
-        "NAME    PROJECTS      SERVERS  EXPIRES",
-        'laptop  "", research  *        2999-12-31',
-        "idle    none          none     never",
-        "old     *             none     2020-01-01 (expired)",
+        "NAME    PROJECTS      SERVERS  SCOPES  TOOLS  EXPIRES",
+        'laptop  "", research  *        all     all    2999-12-31',
+        "idle    none          none     all     all    never",
+        "old     *             none     all     all    2020-01-01 (expired)",
     ]
     rows = json.loads(run("list", "--json").stdout)
     assert rows[0] == {
         "name": "laptop",
         "projects": ["", "research"],
         "servers": ["*"],
+        "scopes": ["read", "write", "destructive"],
+        "tools": None,
         "expires": "2999-12-31",
         "expired": False,
     }
     assert rows[2]["expired"] is True
+
+
+def test_a_read_only_token_names_the_servers_of_which_it_sees_no_tools(file: Path) -> None:
+    file.write_text(START.replace("  time:", "  files: {command: uvx, trust_annotations: true}\n  time:"))
+    result = run("create", "reader", "--project", "*", "--server", "*", "--read-only")
+    assert "Token `reader` sees no tools of `time`: nobody vouches for" in result.stderr
+    assert "set `trust_annotations: true`" in result.stderr
+    assert load(file, {}).tokens["reader"].scopes == ("read",)
+    for args in (("--server", "files", "--scope", "read"), ("--server", "*", "--scope", "destructive")):
+        assert "sees no tools" not in run("create", args[-1], "--project", "*", *args).stderr
+    assert (
+        "sees no tools"
+        not in run("create", "elsewhere", "--project", "research", "--server", "*", "--read-only").stderr
+    )
+
+
+def test_a_token_can_be_limited_to_scopes_and_patterns(file: Path) -> None:
+    given = ("--scope", "write", "--scope", "read", "--tools", "time:*", "--tools", "!*:erase_*")
+    assert run("create", "ci", "--project", "*", "--server", "*", *given).exit_code == 0
+    token = load(file, {}).tokens["ci"]
+    assert (token.scopes, token.tools) == (("read", "write"), ("time:*", "!*:erase_*"))
+    assert run("list").stdout.splitlines()[1] == "ci    *         *        read, write  time:*, !*:erase_*  never"
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (("--read-only", "--scope", "write"), "--read-only is --scope read; give one of them."),
+        (("--scope", "reed"), "'reed' is not one of"),
+        (("--tools", "erase"), "needs a server and a tool"),
+        (("--tools", "tine:*"), "no server `tine`"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused_and_nothing_is_written(
+    file: Path, args: tuple[str, ...], reason: str
+) -> None:
+    result = run("create", "ci", "--project", "*", "--server", "*", *args)
+    assert result.exit_code == 2
+    assert reason in result.stderr
+    assert file.read_text() == START
 
 
 def test_a_revoked_token_is_gone_and_the_rest_as_it_was(file: Path) -> None:

@@ -129,10 +129,9 @@ async def test_a_link_to_the_page_works_once_at_any_gateway_and_so_does_the_cook
         answers = await asyncio.gather(*(http.get(f"{base}/page/enter?code={code}") for base in (one, other) * 4))
         assert sorted(answer.status_code for answer in answers) == [303] + [403] * 7
         won = next(answer for answer in answers if answer.status_code == 303)
-        value = won.headers["set-cookie"].partition(";")[0].partition("=")[2]
+        cookie = won.headers["set-cookie"].partition(";")[0]
 
         async def signed_in(base: str) -> bool:
-            cookie = f"pointsman_page_{base.rpartition(':')[2]}={value}"
             return (await http.get(f"{base}/page/servers", headers={"Cookie": cookie})).status_code == 200
 
         assert await signed_in(one)
@@ -145,10 +144,14 @@ async def test_a_link_to_the_page_works_once_at_any_gateway_and_so_does_the_cook
 
 
 async def test_a_gateway_starts_and_answers_while_postgresql_is_away(tmp_path: Path, own_postgres: Postgres) -> None:
+    """Only what has to be approved has to wait: nobody knows whether it was."""
     url = own_postgres.new_database()
     own_postgres.stop()
-    async with gateways(tmp_path, url, 1) as (shop,):
+    servers = {"shop": workshop(tmp_path / "trace", pin="off"), "pinned": workshop(tmp_path / "trace")}
+    async with gateways(tmp_path, url, 1, servers=servers) as (shop,):
         await shop.execute("shop:colour")
+        refused = await shop.execute("pinned:colour")
+        assert refused["structuredContent"]["error"]["code"] == "unknown_tool"
         async with asyncio.timeout(MOVED_S):
             while True:
                 health = (await shop.http.get(shop.gateway.base_url + "/health", headers=shop.gateway.headers)).json()
@@ -172,6 +175,8 @@ async def test_a_gateway_starts_and_answers_while_postgresql_is_away(tmp_path: P
                 health = (await shop.http.get(shop.gateway.base_url + "/health", headers=shop.gateway.headers)).json()
                 await asyncio.sleep(0.1)
         assert "the shared state can be used again" in shop.gateway.stderr
+        await shop.gateway.until_logged("the pins can be used again")
+        assert not (await shop.execute("pinned:colour")).get("isError")
 
 
 async def test_gateways_with_different_keys_say_so(tmp_path: Path, database_url: str) -> None:

@@ -93,6 +93,14 @@ async def test_a_configuration_without_tokens(tmp_path: Path) -> None:
     assert "Every token has expired" in problem(await doctor(tmp_path), "tokens")
 
 
+async def test_a_token_whose_scopes_hide_all_tools_of_a_server(tmp_path: Path) -> None:
+    reader = {"sha256": "a" * 64, "projects": ["*"], "servers": ["*"], "scopes": ["read"]}
+    configure(tmp_path, servers={"shop": {"command": "true"}}, tokens={"reader": reader})
+    found = [each["message"] for each in (await doctor(tmp_path)).json["findings"] if each["check"] == "tokens"]
+    assert len(found) == 1
+    assert found[0].startswith("Token `reader` sees no tools of `shop`")
+
+
 @pytest.mark.parametrize("secret", ["ghp_" + "x1" * 18, "sk-proj-" + "x1" * 12])
 async def test_plain_secrets_in_a_file_that_others_can_read(tmp_path: Path, secret: str) -> None:
     file = configure(tmp_path, servers={"gh": {"command": sys.executable, "env": {"KEY": secret}}})

@@ -87,6 +87,41 @@ async def test_tools_are_told_of_where_they_are_listed() -> None:
     assert await heard(listener, 1) == [Change(TOOLS_CHANGED, {})]
 
 
+def limited(**limits: Any) -> dict[str, Any]:
+    token = {"sha256": "a" * 64, "projects": ["*"], "servers": ["*"], **limits}
+    return {"unassigned": {"exposure": "flat"}, "tokens": {"laptop": token}}
+
+
+async def test_a_reload_of_scopes_patterns_and_trust_is_told_where_tools_are_listed() -> None:
+    world = World()
+    world.reload(lib=None, more=limited())
+    listener = world.hub.listen(ME)
+    for more in (limited(scopes=["read"]), limited(scopes=["read"], tools=["lib:*"]), limited()):
+        world.reload(lib=None, more=more)
+        assert await heard(listener, 1) == [Change(TOOLS_CHANGED, {})]
+    world.reload(lib={"trust_annotations": True}, more=limited())
+    assert await heard(listener, 1) == [Change(TOOLS_CHANGED, {})]
+    world.reload(lib={"trust_annotations": True}, more=limited(scopes=["write"]))  # which may read nothing
+    changes = await heard(listener, 3)
+    assert [change.method for change in changes] == [TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED]
+
+
+async def test_nobody_is_told_of_tools_or_resources_outside_of_the_scopes() -> None:
+    world = World()
+    world.reload(lib=None, more=limited(scopes=["read"]))
+    reader = world.hub.listen(ME)
+    world.hub.publish("lib", Change(TOOLS_CHANGED, {}))  # its tools count as destructive
+    assert await nothing_more(reader)
+    world.hub.publish("lib", Change(PROMPTS_CHANGED, {}))
+    assert await heard(reader, 1) == [Change(PROMPTS_CHANGED, {})]
+    world.reload(lib=None, more=limited(scopes=["write", "destructive"]))
+    writer = world.hub.listen(ME)
+    for method in (PROMPTS_CHANGED, RESOURCES_CHANGED, UPDATED):
+        world.hub.publish("lib", Change(method, {"uri": "a"}))
+    world.hub.publish("lib", Change(TOOLS_CHANGED, {}))
+    assert await heard(writer, 1) == [Change(TOOLS_CHANGED, {})]
+
+
 async def test_an_update_without_a_uri_is_dropped() -> None:
     world = World(lib=None)
     listener = world.hub.listen(ME)

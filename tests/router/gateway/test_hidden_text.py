@@ -98,7 +98,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
         "meter": from_file(folder / "lists.json", "meter", LISTS),
         "flat": from_file(folder / "flat.json", "flat", LISTS, projects=["flat"]),
     }
-    config = {"projects": {"flat": {"exposure": "flat"}}, "servers": servers}
+    config = {"projects": {"flat": {"exposure": "flat"}}, "servers": servers, "log": {"format": "text"}}
     async with gateway_process(folder, config) as process:
         yield process
 

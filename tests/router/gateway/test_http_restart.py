@@ -49,7 +49,7 @@ async def http_shop(
     async with asyncio.timeout(PATIENCE_S), httpx2.AsyncClient(timeout=PATIENCE_S) as http, serving(era) as server:
         server.tools = [ECHO, WAIT]
         server.has_get_stream = False  # so that only requests notice what became of the server
-        config = {"servers": {"far": {"url": server.url, **settings}}, "limits": limits or {}}
+        config = {"servers": {"far": {"url": server.url, "pin": "off", **settings}}, "limits": limits or {}}
         async with gateway_process(folder, config) as gateway:
             shop = HttpShop(gateway, http, folder / "trace")
             assert await shop.found() == ({"far:echo", "far:wait"}, "")

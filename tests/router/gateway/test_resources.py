@@ -22,7 +22,7 @@ OLD, NEW, BARE = "pointsman+old+book://shelf/1", "pointsman+new.5fone+book://she
 
 def library(tag: str, era: Era = "legacy", *options: str, **settings: Any) -> dict[str, Any]:
     args = ["-S", str(LIBRARY), "--tag", tag, "--era", era, *options]
-    return {"command": sys.executable, "args": args, "era": era, **settings}
+    return {"command": sys.executable, "args": args, "era": era, "pin": "off", **settings}
 
 
 def mortal(folder: Path, server_id: str, **settings: Any) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def mortal(folder: Path, server_id: str, **settings: Any) -> dict[str, Any]:
     program = shlex.join([sys.executable, "-S", str(LIBRARY), "--tag", server_id])
     launcher.write_text(f"#!/bin/sh\necho $$ > {shlex.quote(f'{launcher}.pid')}\nexec {program}\n")
     launcher.chmod(0o700)
-    return {"command": str(launcher), "era": "legacy", **settings}
+    return {"command": str(launcher), "era": "legacy", "pin": "off", **settings}
 
 
 async def take_away(folder: Path, client: Speaker, server_id: str) -> None:

@@ -44,7 +44,7 @@ class HeldShop(Shop):
     def entry(self, **settings: Any) -> dict[str, Any]:
         args = ["-S", "-c", HELD, str(self.hold), str(WORKSHOP), str(self.trace)]
         env = {"MORE_TOOLS": str(self.more_tools)}
-        return {"command": sys.executable, "args": args, "env": env, "era": "legacy", **settings}
+        return {"command": sys.executable, "args": args, "env": env, "era": "legacy", "pin": "off", **settings}
 
     async def found(self) -> tuple[set[str], str]:
         """The keys that a discovery returns, and its notice."""

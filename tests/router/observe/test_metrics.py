@@ -15,7 +15,15 @@ from pointsman.core.model import ServerStatus
 from pointsman.providers.cloud.service import CloudStatus
 from pointsman.router.audit.rows import Ending, Intent, Outcome
 from pointsman.router.observe.exposition import WINDOW
-from pointsman.router.observe.metrics import MAX_CODES, MAX_SERVERS, MAX_TOOLS, MAX_TOOLS_OF_A_SERVER, Gauges, Metrics
+from pointsman.router.observe.metrics import (
+    MAX_CODES,
+    MAX_IN_PROJECTS,
+    MAX_SERVERS,
+    MAX_TOOLS,
+    MAX_TOOLS_OF_A_SERVER,
+    Gauges,
+    Metrics,
+)
 from tests.router.audit.samples import open_log, request
 
 
@@ -30,9 +38,16 @@ def samples(metrics: Metrics, name: str) -> dict[tuple[tuple[str, str], ...], fl
     }
 
 
-def called(metrics: Metrics, tool_key: str, ending: Ending = "ok", code: str | None = None, ms: float = 1.0) -> None:
+def called(
+    metrics: Metrics,
+    tool_key: str,
+    ending: Ending = "ok",
+    code: str | None = None,
+    ms: float = 1.0,
+    project: str | None = None,
+) -> None:
     server_id = tool_key.partition(":")[0]
-    intent = Intent(1, 0, "r", "execute", tool_key=tool_key, server_id=server_id)
+    intent = Intent(1, 0, "r", "execute", tool_key=tool_key, server_id=server_id, project=project)
     metrics.finished(intent, Outcome(1, ending, code, ms))
 
 
@@ -196,6 +211,53 @@ def test_servers_that_the_reader_may_not_see_are_lumped_together() -> None:
     assert '"b"' not in text
     assert '"y"' not in text
     assert sum(samples(metrics, "calls_total").values()) == 3  # lumping counts nothing twice
+
+
+def test_tools_that_the_reader_may_not_use_are_lumped_together_for_each_server() -> None:
+    metrics = Metrics()
+    for tool_key in ("a:read", "a:erase", "a:format"):
+        called(metrics, tool_key, ms=5)
+    text = metrics.render(may_use=lambda server_id, tool: (server_id, tool) == ("a", "read")).decode()
+    assert 'pointsman_calls_total{code="",outcome="ok",server="a",tool="read"} 1.0' in text
+    assert 'pointsman_calls_total{code="",outcome="ok",server="a",tool="other"} 2.0' in text
+    assert "erase" not in text
+    assert "format" not in text
+
+
+def test_a_reader_of_all_projects_sees_its_own_by_name() -> None:
+    metrics = Metrics()
+    for project in (None, "shop", "shop", "attic"):
+        called(metrics, "time:now", project=project)
+    metrics.finished(Intent(1, 0, "r", "discovery", project="shop"), Outcome(1, "ok", provider="bm25"))
+    metrics.finished(
+        Intent(1, 0, "r", "read", project="shop", server_id="time", method="prompts/get"), Outcome(1, "ok")
+    )
+    metrics.finished(Intent(1, 0, "r", "read", project="shop"), Outcome(1, "denied", "unknown_prompt"))
+    text = metrics.render(projects=lambda project: project == "shop").decode()
+    same = 'code="",outcome="ok"'
+    assert f'pointsman_calls_total{{{same},server="time",tool="now"}} 1.0' in text
+    assert f'pointsman_calls_total{{{same},project="shop",server="time",tool="now"}} 2.0' in text
+    assert f'pointsman_calls_total{{{same},project="other",server="time",tool="now"}} 1.0' in text
+    assert 'pointsman_call_duration_seconds_count{project="shop",server="time",tool="now"} 2.0' in text
+    assert 'pointsman_call_duration_quantile_seconds{project="shop",quantile="0.5",server="time",tool="now"}' in text
+    assert (
+        'pointsman_discoveries_total{code="",fallback="false",outcome="ok",project="shop",provider="bm25"} 1.0' in text
+    )
+    assert 'pointsman_reads_total{code="",method="prompts/get",outcome="ok",project="shop",server="time"} 1.0' in text
+    assert 'pointsman_refused_total{code="unknown_prompt",kind="read",project="shop"} 1.0' in text
+    assert "attic" not in text
+    together = metrics.render().decode()
+    assert f'pointsman_calls_total{{{same},server="time",tool="now"}} 4.0' in together
+    assert "project=" not in together
+
+
+def test_projects_multiply_labels_up_to_a_bound() -> None:
+    metrics = Metrics()
+    for number in range(MAX_IN_PROJECTS + 300):
+        called(metrics, f"time:tool{number % 199}", project=f"p{number // 199}")
+    counted = [line for line in metrics.render(projects=lambda _: True).decode().splitlines() if "calls_total{" in line]
+    assert len([line for line in counted if 'project="other"' not in line]) == MAX_IN_PROJECTS
+    assert sum(float(line.rpartition(" ")[2]) for line in counted) == MAX_IN_PROJECTS + 300
 
 
 async def test_a_scrape_says_the_same_as_a_render() -> None:

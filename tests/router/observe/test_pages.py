@@ -52,6 +52,22 @@ async def test_metrics_count_what_the_audit_wrote_and_name_servers_only_to_who_m
     assert "paint" not in blind
 
 
+async def test_a_scrape_without_a_project_shows_all_projects_of_its_token(shop: Shop) -> None:
+    url, headers = shop.gateway.base_url + "/metrics", shop.gateway.headers
+    in_project = {"X-Pointsman-Project": "attic"}
+    await shop.call("tool_execute", {"toolKey": "attic:paint", "arguments": {"object": "beam"}}, in_project)
+    seen = (await shop.http.get(url, headers=headers)).text
+    assert 'pointsman_calls_total{code="",outcome="ok",project="attic",server="attic",tool="paint"}' in seen
+    assert 'pointsman_server_state{server="attic",state="running"} 1.0' in seen
+    assert 'pointsman_server_state{server="shop",state="running"} 1.0' in seen
+    named = (await shop.http.get(url, headers=headers | in_project)).text
+    assert 'pointsman_calls_total{code="",outcome="ok",server="attic",tool="paint"}' in named
+    assert "project=" not in named
+    assert 'server="shop"' not in named
+    refused = await shop.http.get(url, headers=headers | {"X-Pointsman-Project": "none"})
+    assert refused.status_code == 403
+
+
 async def test_there_is_no_other_page(shop: Shop) -> None:
     for path in ("/mcp/", "/docs", "/config", "/servers", "/projects/attic", "/openapi.json"):
         page = await shop.http.get(shop.gateway.base_url + path, headers=shop.gateway.headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,20 @@ def test_the_mark_is_for_its_owner_only(sign_ins: SignIns, tmp_path: Path) -> No
     sign_ins.redeem(sign_ins.new_code())
     (file,) = tmp_path.glob("page.*")
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_replicas_that_start_together_agree_on_the_mark(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "replicas").mkdir()
+    replicas = [SignIns(KEYS, tmp_path, clock) for _ in range(8)]
+    with ThreadPoolExecutor(len(replicas)) as threads:
+        codes = list(threads.map(SignIns.new_code, replicas))
+    cookies = [replica.redeem(code) for replica, code in zip(replicas, codes, strict=True)]
+    assert all(replica.session(cookie) is not None for replica in replicas for cookie in cookies)
+
+
+def test_cookies_are_named_by_the_keys(tmp_path: Path) -> None:
+    old, new = "o" * 64, "n" * 64
+    before, after, other = (SignIns(keys, tmp_path).names for keys in ([old], [new, old], ["x" * 64]))
+    assert (len(after), after[1]) == (2, before[0])
+    assert not {*other} & {*after}
+    assert all(name.isalnum() and key not in name for name in after for key in (old, new))

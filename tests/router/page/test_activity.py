@@ -69,7 +69,7 @@ async def shown(owner: Owner, query: str = "") -> str:
 
 
 def seqs(text: str) -> list[int]:
-    return [int(seq) for seq in re.findall(r'href="/page/activity/(\d+)"', text)]
+    return [int(seq) for seq in re.findall(r'href="/page/activity/(\d+)\?request=[^"]+"', text)]
 
 
 async def test_shows_the_latest_rows_first(owner: Owner) -> None:

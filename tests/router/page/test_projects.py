@@ -58,7 +58,7 @@ async def test_the_matrix_is_what_the_rights_decide(owner: Owner) -> None:
     tools = (await owner.get("/page/projects/attic?server=shop")).text
     assert _columns(tools) == ["test", "guest"]
     for tool, cells in _rows(tools).items():
-        allowed = [rights.may_use(Caller(one, "attic"), "shop", tool) for one in ("test", "guest")]
+        allowed = [rights.may_use(Caller(one, "attic"), "shop", tool, "destructive") for one in ("test", "guest")]
         assert [cell == "may use it" for cell in cells] == allowed
     assert set(_rows(tools)) >= {"erase", "colour"}
     assert "forbidden" in tools
@@ -73,6 +73,7 @@ async def test_every_form_keeps_the_comments_and_the_commands_agree(tmp_path: Pa
             assert (await owner.confirm("/page/projects/den/optimization", {"optimization": chosen})).status_code == 303
             assert (await _listed(owner))["den"]["optimization"] == chosen
         assert (await owner.confirm("/page/projects/den/exposure", {"exposure": "flat"})).status_code == 303
+        await owner.confirm("/page/projects/den/patterns", {"tools": "plain:*\n!*:erase"})
         await owner.confirm("/page/projects/den/servers", {"server": "plain", "wanted": "yes"})
         await owner.confirm("/page/projects/den/tokens", {"token": "guest", "wanted": "yes"})
         await owner.confirm("/page/projects/@unassigned/optimization", {"optimization": "off"})
@@ -82,6 +83,7 @@ async def test_every_form_keeps_the_comments_and_the_commands_agree(tmp_path: Pa
             "name": "The den",
             "optimization": "off",
             "exposure": "flat",
+            "tools": ["plain:*", "!*:erase"],
             "servers": ["plain"],
         }
         assert listed[""]["optimization"] == "off"
@@ -128,6 +130,8 @@ async def test_a_tool_is_forbidden_and_allowed(tmp_path: Path) -> None:
         ("", {"id": "x" * 2000}, 400, "at most 64"),
         ("/attic/optimization", {"optimization": ""}, 409, "one of off"),
         ("/attic/optimization", {"optimization": "bm25"}, 409, "has already"),
+        ("/attic/patterns", {"tools": ""}, 409, "has already"),
+        ("/attic/patterns", {"tools": "erase"}, 409, "needs a server and a tool"),
         ("/attik/optimization", {"optimization": "off"}, 404, "Did you mean"),
         ("/attic/exposure", {"exposure": "x"}, 409, "exposed"),
         ("/attic/servers", {"server": "shopp", "wanted": "yes"}, 404, "Did you mean"),

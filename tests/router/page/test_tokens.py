@@ -112,6 +112,31 @@ async def test_rights_change_and_comments_stay(tmp_path: Path) -> None:
         assert "# a holiday" in text
 
 
+async def test_a_token_is_limited_to_scopes_and_patterns(owner: Owner) -> None:
+    """A form without these fields changes neither, and an empty list of patterns means all tools again."""
+    typed = {"name": "reader", "projects": "*", "servers": "*", "scopes": "read", "tools": "shop:*\r\n!*:erase\r\n"}
+    asked = await owner.post("/page/tokens", typed)
+    assert "Token <code>reader</code> sees no tools of <code>shop</code>, <code>plain</code>" in asked.text
+    await owner.post("/page/tokens", hidden_fields(asked.text))
+
+    def limits() -> tuple[object, object]:
+        token = load(owner.gateway.config_file, {}).tokens["reader"]
+        return token.scopes, token.tools
+
+    assert limits() == (("read",), ("shop:*", "!*:erase"))
+    listed, shown = (await owner.get("/page/tokens")).text, (await owner.get("/page/tokens/reader")).text
+    assert "only tools that read; <code>shop:*</code>" in listed
+    assert 'value="read" checked' in shown
+    assert "shop:*\n!*:erase</textarea>" in shown
+    await owner.confirm("/page/tokens/reader", {"projects": "attic", "servers": "*"})
+    assert limits() == (("read",), ("shop:*", "!*:erase"))
+    wider = {"projects": "attic", "servers": "*", "scopes": "read write", "tools": ""}
+    await owner.confirm("/page/tokens/reader", wider)
+    assert limits() == (("read", "write"), None)
+    assert "has already" in (await owner.post("/page/tokens/reader", wider)).text
+    await owner.confirm("/page/tokens/reader/revoke")
+
+
 async def test_last_use_and_client_are_those_of_the_audit(tmp_path: Path) -> None:
     async with running_page(tmp_path, {"servers": {"shop": workshop(tmp_path / "trace")}}) as owner:
         assert "never" in (await owner.get("/page/tokens/test")).text
@@ -134,6 +159,9 @@ async def test_last_use_and_client_are_those_of_the_audit(tmp_path: Path) -> Non
         ("", {"name": "x", "expires": "soon"}, 400, "a duration from now"),
         ("", {"name": "x", "expires": "2001-01-01"}, 400, "in the past"),
         ("", {"name": "x", "client": "netscape"}, 400, "No client"),
+        ("", {"name": "x", "projects": "*", "scopes": "raed"}, 400, "what the tools of the token may do"),
+        ("", {"name": "x", "projects": "*", "tools": "erase"}, 400, "needs a server and a tool"),
+        ("/guest", {"projects": "attic", "servers": "shop", "tools": "shop:?"}, 409, "another wildcard"),
         ("", {"name": "x", "confirmed": "yes", "nonce": "made-up"}, 409, "sent before"),
         ("/guest", {"projects": "attic", "servers": "shop", "expires": "2031-05-04"}, 409, "has already"),
         ("/guests", {"projects": "attic"}, 404, "Did you mean"),

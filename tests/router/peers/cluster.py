@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +68,23 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    folder: Path, count: int = COUNT, *, database: str | None = None, **config: Any
+    folder: Path,
+    count: int = COUNT,
+    *,
+    database: str | None = None,
+    environments: Sequence[Mapping[str, str]] = (),
+    **config: Any,
 ) -> AsyncIterator[Cluster]:
-    """`database`: PostgreSQL, with a state folder for each replica."""
+    """`database`: PostgreSQL, with a state folder for each replica. `environments`: of the first replicas."""
     trace, port = folder / "trace", _free_port()
     async with AsyncExitStack() as stack:
         legacy = await stack.enter_async_context(asker_http("legacy", trace))
         modern = await stack.enter_async_context(asker_http("modern", trace))
         news = await stack.enter_async_context(serving("legacy"))
         state = {"replicas": True} if database is None else {"database": database, "request_keys": [KEY]}
+        listen = {"allowed_hosts": [f"127.0.0.1:{port}"], "allowed_origins": [f"http://127.0.0.1:{port}"], "drain_s": 0}
         settings = {
-            "listen": {"allowed_hosts": [f"127.0.0.1:{port}"], "drain_s": 0} | config.pop("listen", {}),
+            "listen": listen | config.pop("listen", {}),
             "state": state | config.pop("state", {}),
             "servers": {
                 "legacy": {"url": legacy.url, "era": "legacy"},
@@ -90,8 +97,8 @@ async def cluster(
         for own in folders:
             own.mkdir(exist_ok=True)
         starting = [
-            asyncio.ensure_future(stack.enter_async_context(gateway_process(own, settings, token=TOKEN)))
-            for own in folders
+            asyncio.ensure_future(stack.enter_async_context(gateway_process(own, settings, token=TOKEN, env=env)))
+            for own, env in zip_longest(folders, environments)
         ]
         gateways = list(await asyncio.gather(*starting))
         await _until_all_know_one_another(gateways)
@@ -102,6 +109,7 @@ async def _until_all_know_one_another(gateways: list[GatewayProcess]) -> None:
     async with httpx2.AsyncClient() as http, asyncio.timeout(30):
         for gateway in gateways:
             while True:
+                assert gateway.process.returncode is None, gateway.stderr
                 health = (await http.get(gateway.base_url + "/health", headers=gateway.headers)).json()
                 if health["replicas"]["living"] == len(gateways):
                     break

@@ -254,4 +254,4 @@ async def test_all_rows_of_all_replicas_are_in_one_audit(replicas: Cluster) -> N
                 break
             await asyncio.sleep(0.2)
     seqs = [row["seq"] for row in rows]
-    assert seqs == sorted(set(seqs))
+    assert seqs == sorted(seqs)

@@ -54,8 +54,9 @@ class KeptRows(Protocol):
         ...
 
     @property
-    def shared(self) -> bool:
-        """Whether other gateways add rows. Then seqs have gaps, rows come late, and a run without a file may go on."""
+    def shared(self) -> SharedRows | None:
+        """These rows, if other gateways add some. Then seqs have gaps and may be equal, rows come late, and a run
+        without a file may go on."""
         ...
 
     def read(self, wanted: Filter, *, backwards: bool) -> AbstractContextManager[Iterator[Stored]]:
@@ -81,17 +82,25 @@ class KeptRows(Protocol):
 
     def last_uses(self, tokens: Iterable[str]) -> Mapping[str, LastUse]: ...
 
-    def newest_id(self) -> int:
-        """The number of the latest arrival. Only if `shared`."""
+
+class SharedRows(KeptRows, Protocol):
+    """Rows of several gateways. Each has a number, in the order in which they arrived: no lower one comes later."""
+
+    def look(self) -> tuple[int, int]:
+        """The number of the latest arrival, and how many rows are without an outcome; remembered in `seen`."""
         ...
 
     @property
-    def known_id(self) -> int:
-        """What `newest_id` returned last: a value that changes with the rows of other gateways."""
+    def seen(self) -> tuple[int, int]:
+        """What `look` returned last: a value that changes with the rows of other gateways."""
+        ...
+
+    def unfinished(self, up_to_id: int) -> list[int]:
+        """The numbers of rows without an outcome; one that comes later does not change the number."""
         ...
 
     def arrivals(self, after_id: int, also: Iterable[int]) -> list[tuple[int, Stored]]:
-        """The rows that arrived later, and those with these numbers, each with its number. Only if `shared`."""
+        """The rows that arrived later, and those with these numbers, each with its number."""
         ...
 
 
@@ -208,6 +217,10 @@ def _size(path: Path) -> int:
 def _movable(folder: Path, position: tuple[str, int] | None, other_runs: bool) -> Iterator[tuple[str, list[Segment]]]:
     """Yield runs that have ended with all their segments, and our own run with its closed ones."""
     runs = Runs(folder)
+    if position is not None and runs.is_known_to_have_ended(position[0]):
+        # The gateway was killed, and this is the process that moved for it. The next gateway moves all of it; here, the
+        # next one may have ended as well by now, and the last segment says where seq goes on.
+        return
     segments = {run: list(group) for run, group in groupby(list_segments(folder), key=attrgetter("run"))}
     for run in sorted({*runs, *segments}):
         of_run = segments.get(run, [])

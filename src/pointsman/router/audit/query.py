@@ -17,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from pointsman.router.audit.filters import Filter
-from pointsman.router.audit.kept import ENDS, INTENT, OUTCOME, STORED, KeptRows, LastUse, Stored
+from pointsman.router.audit.kept import ENDS, INTENT, OUTCOME, STORED, KeptRows, LastUse, SharedRows, Stored
 from pointsman.router.audit.rows import Intent, Outcome, Row, iso_time, row_of
 from pointsman.router.audit.segments import Runs, list_segments, read_entries
 from pointsman.router.audit.sqlite_rows import SqliteRows
@@ -65,7 +65,7 @@ def read_rows(source: Source, wanted: Filter | None = None, *, newest: int | Non
 class Page:
     """Some rows, newest first."""
 
-    rows: list[Row]
+    rows: list[Row]  # as many as were asked for, or some more with the seq of the last
     older: int | None  # the `before` of the next page; None: there are no older rows
     complete: bool  # whether all matching rows between this page and the next are here; else there was too much to read
 
@@ -87,20 +87,24 @@ def read_page(
     bottom = max(lowest, wanted.after_seq, 0 if first is None else first - 1)
     bounded = replace(wanted, before_seq=top, after_seq=bottom)
     with closing(_read(kept, bounded, backwards=True)) as found:
-        rows = [_row(stored) for stored in islice(found, count + 1)]
-    if len(rows) > count:
-        return Page(rows[:count], rows[count].seq + 1, complete=True)
+        rows = [_row(stored) for stored in islice(found, count)]
+        for stored in found:
+            if stored[1] != rows[-1].seq:  # rows of several gateways may have the same seq; a page has all or none
+                return Page(rows, stored[1] + 1, complete=True)
+            rows.append(_row(stored))
     more = bottom == lowest > 0 and kept.has_rows_up_to(bottom)
     return Page(rows, bottom + 1 if more else None, complete=not more)
 
 
-def read_rounds(source: Source, seq: int) -> list[Row]:
+def read_rounds(source: Source, seq: int, request_id: str | None = None) -> list[Row]:
     """Return the row with this seq and the other rounds of its request, in their order; empty if there is none.
+
+    `request_id`: of the row that is meant, where several gateways have one with this seq.
 
     Raises as `read_rows`.
     """
     kept = _kept(source)
-    rows = list(read_rows(kept, Filter(after_seq=seq - 1, before_seq=seq + 1)))
+    rows = list(read_rows(kept, Filter(request_id=request_id, after_seq=seq - 1, before_seq=seq + 1)))
     if not rows:
         return []
     lowest, highest = kept.lowest(seq, NEARBY), kept.highest(seq, NEARBY)
@@ -129,7 +133,7 @@ def _read(source: Source, wanted: Filter, *, backwards: bool = False) -> Generat
     intents, outcomes = _read_journal(kept.journal)
     in_journal = [_stored(run, intent) for run, intent in intents if wanted.matches_intent(intent)]
     in_journal.sort(key=_place, reverse=backwards)
-    has_ended = cache(runs.is_known_to_have_ended if kept.shared else runs.has_ended)
+    has_ended = cache(runs.is_known_to_have_ended if kept.shared is not None else runs.has_ended)
     any_outcome = wanted.outcome is None and wanted.code is None
     # Of two copies of a row the one of the database comes first: its outcome may be gone from the journal.
     with (
@@ -156,8 +160,8 @@ def follow(
     source: Source, wanted: Filter, lines: int, *, pause: Callable[[], None] = lambda: time.sleep(POLL_S)
 ) -> Iterator[list[Row]]:
     """Yield the latest `lines` rows, then the new ones after each `pause`, indefinitely. Raises as `read_rows`."""
-    if _kept(source).shared:
-        yield from _follow_arrivals(_kept(source), wanted, lines, pause)
+    if (shared := _kept(source).shared) is not None:
+        yield from _follow_arrivals(shared, wanted, lines, pause)
     newest = max((intent.seq for intent, _ in islice(read_calls(source, Filter(), backwards=True), 1)), default=0)
     under_way = {intent.seq for intent, _ in read_calls(source, Filter(outcome="")) if intent.seq <= newest}
     earlier = (
@@ -187,22 +191,29 @@ def follow(
         yield fresh
 
 
-def _follow_arrivals(kept: KeptRows, wanted: Filter, lines: int, pause: Callable[[], None]) -> Iterator[list[Row]]:
-    """Follow rows of several gateways by their arrival: their seqs become visible out of order."""
-    newest = kept.newest_id()
-    yield [row for row in read_rows(kept, wanted, newest=lines) if row.outcome is not None]
-    under_way: set[int] = set()
+def _follow_arrivals(shared: SharedRows, wanted: Filter, lines: int, pause: Callable[[], None]) -> Iterator[list[Row]]:
+    """Follow rows of several gateways by their arrival: their seqs become visible out of order, and may be equal."""
+    newest, _ = shared.look()
+    under_way = set(shared.unfinished(newest))
+    with closing(_read(shared, wanted, backwards=True)) as found:
+        ended = (stored for stored in found if stored[ENDS] is not None)
+        earlier = list(islice(ended, min(lines, sys.maxsize)))[::-1]
+    # Some of them are in our journal only, or have ended since: they arrive later, and were shown by then.
+    shown = {_place(stored) for stored in earlier}
+    yield list(map(_row, earlier))
     while True:
         pause()
         fresh: list[Row] = []
-        for number, stored in kept.arrivals(newest, under_way):
+        for number, stored in shared.arrivals(newest, under_way):
             newest = max(newest, number)
-            intent, outcome = _call(stored)
-            if outcome is None:
+            if stored[ENDS] is None:
                 under_way.add(number)
                 continue
             under_way.discard(number)
-            if wanted.matches_intent(intent) and wanted.matches_outcome(outcome.outcome, outcome.code):
+            intent, outcome = _call(stored)
+            if _place(stored) in shown or outcome is None or not wanted.matches_intent(intent):
+                continue
+            if wanted.matches_outcome(outcome.outcome, outcome.code):
                 fresh.append(_row(stored))
         yield fresh
 

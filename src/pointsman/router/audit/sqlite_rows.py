@@ -22,8 +22,7 @@ LAST_SEQ = "SELECT max(seq) FROM (SELECT seq FROM audit WHERE time_ms < ? ORDER 
 class SqliteRows:
     """Fits `KeptRows`. Opens the file for each use, so that it may come, go and be replaced."""
 
-    shared = False
-    known_id = 0
+    shared = None
 
     def __init__(self, state_dir: Path) -> None:
         self.journal = state_dir / FOLDER
@@ -63,12 +62,6 @@ class SqliteRows:
                 return {}  # without the index, each look-up would read the whole table
             found = ((token, connection.execute(newest, (token,)).fetchone()) for token in tokens)
             return {token: LastUse(*row) for token, row in found if row}
-
-    def newest_id(self) -> int:
-        raise NotImplementedError("one gateway writes these rows; follow them by seq")
-
-    def arrivals(self, after_id: int, also: Iterable[int]) -> list[tuple[int, Stored]]:
-        raise NotImplementedError("one gateway writes these rows; follow them by seq")
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection | None]:

@@ -16,6 +16,7 @@ from pointsman.config.loader import advice, read_text
 from pointsman.config.secrets import holds_secret
 from pointsman.router.clients.secret_files import FOLDER
 from pointsman.router.doctor.findings import Finding, Inspected
+from pointsman.router.owner.description import unseen_servers, unseen_text
 
 _CHECK = "configuration"
 _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
@@ -24,6 +25,7 @@ _FILE_REFERENCE = re.compile(r"(?<!\$)\$\{file:([^}]+)\}")
 _MOUNTED = Path("/run")  # by an orchestrator, which sets the modes
 SHOWN_LINES = 5
 SHOWN_FILES = 5
+SHOWN_TOKENS = 5
 MAX_FILES = 1000
 
 
@@ -67,9 +69,12 @@ def check_tokens(inspected: Inspected) -> list[Finding]:
     if len(expired) == len(tokens):
         return [Finding("tokens", "problem", f"Every token has expired, so every client is refused. {step}.")]
     names = ", ".join(f"`{name}`" for name in expired)
+    found = []
     if expired:
-        return [Finding("tokens", "note", f"Expired: {names}. `pointsman token revoke NAME` removes one.")]
-    return []
+        found.append(Finding("tokens", "note", f"Expired: {names}. `pointsman token revoke NAME` removes one."))
+    limited = ((name, unseen_servers(inspected.config, name)) for name in tokens if name not in expired)
+    unseen = (Finding("tokens", "note", unseen_text(name, servers)) for name, servers in limited if servers)
+    return [*found, *islice(unseen, SHOWN_TOKENS)]
 
 
 def check_secrets(inspected: Inspected) -> list[Finding]:

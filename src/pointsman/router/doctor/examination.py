@@ -8,7 +8,14 @@ from pointsman.router.doctor.client_file import check_client
 from pointsman.router.doctor.cloud_search import check_cloud_search
 from pointsman.router.doctor.configuration import check_configuration, check_place, check_secrets, check_tokens
 from pointsman.router.doctor.findings import Check, Finding, Inspected
-from pointsman.router.doctor.gateway import check_gateway, check_own_server, check_refused_clients, check_servers
+from pointsman.router.doctor.gateway import (
+    check_definitions,
+    check_gateway,
+    check_own_server,
+    check_refused_clients,
+    check_servers,
+)
+from pointsman.router.doctor.sandboxes import check_sandboxes
 from pointsman.router.doctor.surroundings import (
     check_certificates,
     check_clock,
@@ -17,7 +24,7 @@ from pointsman.router.doctor.surroundings import (
     check_state_folder,
 )
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
-from pointsman.router.serving.state_folder import find_running
+from pointsman.router.serving.state_folder import RunningGateway, find_running
 
 CHECKS: tuple[Check, ...] = (
     check_configuration,
@@ -28,8 +35,10 @@ CHECKS: tuple[Check, ...] = (
     check_database,
     check_gateway,
     check_servers,
+    check_definitions,
     check_own_server,
     check_programs,
+    check_sandboxes,
     check_refused_clients,
     check_cloud_search,
     check_certificates,
@@ -56,4 +65,5 @@ def with_gateway(inspected: Inspected) -> Inspected:
         status = ask(inspected.state_dir, "status")
     except (NoGatewayError, OperationError) as error:
         return dataclasses.replace(inspected, running=running, channel_problem=str(error))
+    running = RunningGateway(status["url"], status["process"], status["configuration"])  # of replicas, the one asked
     return dataclasses.replace(inspected, running=running, status=status)

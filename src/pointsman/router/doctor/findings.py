@@ -48,6 +48,12 @@ class Inspected:
         return Path(self.running.configuration) if self.running is not None and self.running.configuration else None
 
     @property
+    def other_replicas(self) -> list[Mapping[str, Any]]:
+        """What the running gateway says of the other replicas: each has a `status`, or a `problem`."""
+        told = self.status.get("replicas", ()) if self.status is not None else ()
+        return [one for one in told if not one["this"]]
+
+    @property
     def audit_rows(self) -> Source:
         """Where the audit is read."""
         return audit_source(self.state_dir, self.config.state.database if self.config is not None else None)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ LATELY_S = 86_400.0
 PROBLEM_S = 3600.0  # that a refusal is a problem; then it is a note, because anybody can be refused under any name
 MAX_ROWS = 5000
 MAX_CLIENTS = 10
+MAX_FLAG_CHARS = 300
 # What programs say when they refuse a certificate. A mere mention, as in a warning on SSL_CERT_FILE, proves nothing.
 _REFUSED_CERTIFICATE = re.compile(
     r"invalid peer certificate|certificate[ _]verify[ _]failed|certificate has expired|CERT_HAS_EXPIRED|UnknownIssuer|"
@@ -67,25 +69,61 @@ async def check_gateway(inspected: Inspected) -> list[Finding]:
         step = "`pointsman serve` starts one, `pointsman service install` keeps it running"
         return [Finding("gateway", "problem", f"{text} {step}."), *_check_port(inspected)]
     name = f"The gateway on {running.url} (process {running.pid})"
-    problem = await _ask_over_http(inspected, name)
+    problem = await _ask_over_http(inspected, running.url, name)
     if problem is not None:
-        return [problem]
+        return [problem, *await _check_replicas(inspected)]
     if inspected.status is None:
         return [Finding("gateway", "problem", f"{name} does not answer its owner: {inspected.channel_problem}")]
+    return [*_health(name, inspected.status), *await _check_replicas(inspected)]
+
+
+async def _check_replicas(inspected: Inspected) -> list[Finding]:
+    """The same for each other replica, as far as it can be asked from here."""
+    findings: list[Finding] = []
+    for one in inspected.other_replicas:
+        name, its = f"Replica {one['replica']} at {one['address'].removeprefix('unix:')}", one.get("status")
+        if its is None:
+            findings.append(Finding("gateway", "problem", f"{name}: {one['problem']}"))
+            continue
+        name = f"Replica {one['replica']} on {its['url']} (process {its['process']})"
+        here = one["address"].startswith("unix:")  # else the answer came over its port, and its URL is its machine's
+        problem = await _ask_over_http(inspected, its["url"], name) if here else None
+        findings += [problem] if problem is not None else _health(name, its)
+    return findings
+
+
+def _health(name: str, status: Mapping[str, Any]) -> list[Finding]:
     findings = [
-        Finding("gateway", _LEVELS.get(key, "problem"), f"{name}: {text}")
-        for key, text in inspected.status["problems"].items()
+        Finding("gateway", _LEVELS.get(key, "problem"), f"{name}: {text}") for key, text in status["problems"].items()
     ]
-    if not inspected.status["ready"] and not findings:
+    if not status["ready"] and not findings:
         findings.append(Finding("gateway", "problem", f"{name} is not ready yet, or about to end."))
     return findings or [Finding("gateway", "ok", f"{name} is ready.")]
 
 
 def check_servers(inspected: Inspected) -> list[Finding]:
-    """Report each server that should run and does not, with its own words and the command that helps."""
+    """Report each server that should run and does not, with its own words and the command that helps.
+
+    What holds at all replicas is said once, without their names.
+    """
     if inspected.status is None:
         return []
-    servers = inspected.status["servers"]
+    own = inspected.status.get("replicas", ({},))[0].get("replica", "")
+    told = {own: inspected.status} | {one["replica"]: one.get("status") for one in inspected.other_replicas}
+    found = {name: _check_servers_of(inspected, its["servers"]) for name, its in told.items() if its is not None}
+    where: dict[Finding, list[str]] = {}
+    for name, findings in found.items():
+        for finding in findings:
+            where.setdefault(finding, []).append(name)
+    return [_at(names, finding) if len(names) < len(found) else finding for finding, names in where.items()]
+
+
+def _at(names: list[str], finding: Finding) -> Finding:
+    which = f"replica {names[0]}" if len(names) == 1 else f"the replicas {', '.join(names)}"
+    return dataclasses.replace(finding, message=f"At {which}: {finding.message}")
+
+
+def _check_servers_of(inspected: Inspected, servers: Mapping[str, Any]) -> list[Finding]:
     failed = [one for one in servers["list"] if one["enabled"] and one["state"] == "failed"]
     findings = [_failed(inspected, one) for one in failed]
     for one in servers["list"]:
@@ -98,6 +136,19 @@ def check_servers(inspected: Inspected) -> list[Finding]:
     if findings or not servers["list"]:
         return findings or [Finding("servers", "note", "No servers yet. `pointsman server add NAME COMMAND` adds one.")]
     return [Finding("servers", "ok", _count(servers["running"], servers["tools"]))]
+
+
+def check_definitions(inspected: Inspected) -> list[Finding]:
+    """Report tools whose definitions a person should read: most are harmless, so that it is a note."""
+    findings = []
+    for one in inspected.status["servers"]["list"] if inspected.status is not None else ():
+        if flags := one.get("flags"):
+            tools = len({flag["tool"] for flag in flags})
+            what = "The definition of 1 tool" if tools == 1 else f"The definitions of {tools} tools"
+            text = f"{what} of server `{one['id']}` should be read before you trust the server."
+            lines = tuple(sanitize(flag["text"], MAX_FLAG_CHARS) for flag in flags)
+            findings.append(Finding("definitions", "note", text, lines))
+    return findings
 
 
 def check_own_server(inspected: Inspected) -> list[Finding]:
@@ -197,15 +248,14 @@ def _own_servers(inspected: Inspected) -> list[str]:
     ]
 
 
-async def _ask_over_http(inspected: Inspected, name: str) -> Finding | None:
+async def _ask_over_http(inspected: Inspected, url: str, name: str) -> Finding | None:
     """Ask for its health as a client would, with the token if there is one."""
     import httpx2
 
-    assert inspected.running is not None
     headers = {"Authorization": f"Bearer {inspected.token}"} if inspected.token else {}
     try:
         async with httpx2.AsyncClient(timeout=HEALTH_S, trust_env=False) as http:
-            answer = await http.get(inspected.running.url.removesuffix("/mcp") + "/health", headers=headers)
+            answer = await http.get(url.removesuffix("/mcp") + "/health", headers=headers)
     except httpx2.HTTPError as error:
         return Finding("gateway", "problem", f"{name} does not answer: {_reason(error)}. {LOG_STEP}.")
     if inspected.token and answer.status_code == 401:

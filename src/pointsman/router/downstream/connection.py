@@ -69,6 +69,7 @@ class Introduction(Struct, frozen=True):
     version: str
     capabilities: Json
     server_info: Json
+    instructions: str = ""  # compared with the pinned ones; no client gets them
 
 
 class Connection(Protocol):

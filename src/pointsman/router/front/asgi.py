@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
-from pointsman.core.seams import Gateway
+from pointsman.core.seams import Gateway, Tracer
 from pointsman.router.front.http.authentication import Claims, authenticate
 from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import USUAL_ACCEPT, HostRules, check_accepts_responses, check_accepts_stream
@@ -76,12 +76,13 @@ class Front:
         full: Callable[[], bool] = lambda: False,
         in_flight: InFlight | None = None,
         peers: Peers | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """`current`: its `limits` are read.
 
         `request_keys`: see `router.serving.request_keys`; without any, sealed session ids and request states end with
         this process. `full`: whether the gateway is at capacity. `in_flight`: the budget for large bodies. `peers`: the
-        other replicas of this gateway, if there are any.
+        other replicas of this gateway, if there are any. `tracer`: traces requests, if they are to be traced.
         """
         keys = tuple(request_keys) or (secrets.token_hex(32),)
         self._gateway = gateway
@@ -90,7 +91,7 @@ class Front:
         self.unread = UnreadBudget(lambda: current.config.limits.unread_bytes)
         self.other_paths: ASGIApp | None = None
         replica = peers.own.id if peers is not None else ""
-        state = FrontState(gateway, server_info, instructions, clock, ping_s, resume_s, self.unread, replica)
+        state = FrontState(gateway, server_info, instructions, clock, ping_s, resume_s, self.unread, replica, tracer)
         self._state = state
         self._reader = RequestReader(gateway, current, hosts, full)
         self._streams = OpenStreams()
@@ -145,6 +146,15 @@ class Front:
     @property
     def calls_running(self) -> int:
         return len(self._state.running)
+
+    def log_ids(self) -> Mapping[str, str]:
+        """Return the ids of the request whose task logs at this moment; empty: the line belongs to none."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return {}  # another thread logs
+        # A search, because lines are rare and calls are not: a call pays nothing for it.
+        return next((one.log_ids() for one in self._state.running if one.runs_in(task)), {})
 
     async def run(self) -> None:
         """End the streams and parked calls of revoked tokens, and close unused sessions, until cancelled."""

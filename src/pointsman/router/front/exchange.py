@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,8 +11,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 from starlette.types import Message
 
-from pointsman.core.model import Json
-from pointsman.core.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGoneError, FrontRequest, ProtocolError
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGoneError, FrontRequest, ProtocolError, Span
 from pointsman.core.wire import encode
 from pointsman.router.front.http.http_request import HttpRequest
 from pointsman.router.front.http.responses import INTERNAL, PING, error_message, event, respond, result_message
@@ -22,6 +23,8 @@ from pointsman.router.front.state import FrontState
 from pointsman.router.serving.in_flight import LARGE_BYTES
 
 _UNENCODABLE = (TypeError, ValueError, RecursionError)
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-")
 
 _STOPPING = (
     "The gateway is stopping and could not wait for this request to end. It may have been carried out all the same: "
@@ -70,6 +73,7 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
     # What follows is set while it runs.
     _log: EventLog | None = None  # of the stream, if it is recorded
     request: FrontRequest | None = None  # set once its parameters are checked
+    span: Span | None = None  # set if requests are traced
     disconnected: bool = False
     _successor: Successor | None = None
     _working: bool = False
@@ -99,14 +103,28 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
         """Whether the client still waits for the response to this very request."""
         return self._working and not self._cancelled and not self.disconnected and self._successor is None
 
-    async def run(self, method: str, work: Coroutine[Any, Any, Json]) -> None:
+    def runs_in(self, task: asyncio.Task[Any] | None) -> bool:
+        return self._task is task
+
+    def log_ids(self) -> dict[str, str]:
+        """Return the ids for lines of the log; without a tracer, the trace is that which the client names."""
+        ids = {} if self.request is None else {"request_id": self.request.id}
+        if self.span is not None:
+            _, ids["trace_id"], ids["span_id"], _ = self.span.context["traceparent"].split("-")
+        elif (trace_id := _trace_id(self._http)) is not None:
+            ids["trace_id"] = trace_id
+        return ids
+
+    async def run(self, method: str, caller: Caller, work: Coroutine[Any, Any, Json]) -> None:
         """Await `work` and write its outcome as the response. `method` is for the log."""
         state = self._state
+        if state.tracer is not None:
+            self.span = state.tracer.begin(self._http.message or {}, self._http.head, caller)
         task = self._task = asyncio.current_task(state.loop)
         assert task is not None
         state.unwatched.add(self)
         state.running.add(self)
-        outcome: Outcome
+        outcome: Outcome | asyncio.CancelledError = asyncio.CancelledError()
         try:
             self._working = True
             try:
@@ -130,6 +148,8 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
             if state.idle is not None and not state.running and not state.idle.done():
                 state.idle.set_result(None)
             state.unwatched.discard(self)
+            if self.span is not None:
+                self.span.end(outcome, self.request)
             if self._disconnect_watcher is not None:
                 self._stop_watching()
             if self._writing is not None:
@@ -158,6 +178,8 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
     def answer_early(self, result: Json, successor: Successor) -> None:
         """Respond now while the work goes on; `successor` receives its outcome."""
         self._successor = successor
+        if self.span is not None:
+            self.span.end(result, self.request)
         self._stop_watching()
         stream, writing, self._writing = self._stream, self._writing, None
         response = result_message(self._id, result)
@@ -279,6 +301,16 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
             # Its traceback refers to this exchange: a reference cycle would keep the request, with all its arguments,
             # until the garbage collector runs.
             self._disconnect_watcher = None
+
+
+def _trace_id(http: HttpRequest) -> str | None:
+    """The trace that the request belongs to by `_meta`, or by its headers."""
+    params = (http.message or {}).get("params") or {}
+    in_meta = (params.get("_meta") or {}).get("traceparent")
+    for given in (in_meta, http.head.get(b"traceparent", b"").decode("latin-1")):
+        if isinstance(given, str) and (found := _TRACEPARENT.match(given)):
+            return found[1]
+    return None
 
 
 async def _finish(

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pointsman.core.model import Caller, Json
-from pointsman.core.seams import Gateway
+from pointsman.core.seams import Gateway, Tracer
 from pointsman.router.front.http.unread import UnreadBudget
 from pointsman.router.serving.timer_queue import TimerQueue
 
@@ -66,10 +66,12 @@ class FrontState:
         resume_s: float,
         unread: UnreadBudget,
         replica: str = "",
+        tracer: Tracer | None = None,
     ) -> None:
         self.replica = replica  # in ids that refer to something here; empty: there are no other replicas
         self.loop = asyncio.get_running_loop()  # cached, because looking it up is a system call on 3.11
         self.gateway = gateway
+        self.tracer = tracer  # None: nothing is traced
         self.server_info = server_info
         self.instructions = instructions
         self.failures = FailureLog(clock)

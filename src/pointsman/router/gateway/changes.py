@@ -43,6 +43,11 @@ class ChangeHub:
                 if self._allows(listener.caller, server_id, translated):
                     listener.put(server_id, translated)
 
+    def lists_changed(self, server_id: str) -> None:
+        """Notify the callers of a server that something of it was approved."""
+        for method in (TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED):
+            self.publish(server_id, Change(method, {}))
+
     def rights_changed(self) -> None:
         """Notify the callers whose lists a reload has changed."""
         for listener in list(self._listeners):
@@ -65,9 +70,10 @@ class ChangeHub:
         if change.only not in (None, caller):
             return False
         rights = self._rights()
-        if change.method == TOOLS_CHANGED and not rights.is_flat(caller):
-            return False  # the two tools never change
-        return rights.may_use_server(caller, server_id)
+        if change.method != TOOLS_CHANGED:
+            return rights.may_use_server(caller, server_id) and rights.may_read(caller)
+        # The two tools never change.
+        return rights.is_flat(caller) and rights.tool_grant(caller, server_id) is not None
 
 
 class Listener:
@@ -115,9 +121,10 @@ def _view(rights: RightsIndex, caller: Caller) -> dict[str, object]:
     servers = rights.servers_of(caller)
     names = tuple((server_id, server.enabled, prefix_of(server_id, server)) for server_id, server in servers.items())
     tools = tuple((server_id, tuple(sorted(one.tool_permissions.items()))) for server_id, one in servers.items())
-    flat = rights.is_flat(caller)
+    trusted = tuple(server_id for server_id, one in servers.items() if one.trusts_annotations)
+    readable = names if rights.may_read(caller) else None
     return {
-        RESOURCES_CHANGED: names,
-        PROMPTS_CHANGED: names,
-        TOOLS_CHANGED: (names, tools) if flat else None,
+        RESOURCES_CHANGED: readable,
+        PROMPTS_CHANGED: readable,
+        TOOLS_CHANGED: (names, tools, trusted, rights.limits_of(caller)) if rights.is_flat(caller) else None,
     }

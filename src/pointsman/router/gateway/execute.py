@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Awaitable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
@@ -34,11 +35,12 @@ from pointsman.core.seams import (
     CannotAskError,
     FrontRequest,
     ProtocolError,
+    Span,
 )
 from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending
 from pointsman.router.downstream.server.fleet import Fleet
-from pointsman.router.downstream.server.server import RESTART_S
+from pointsman.router.downstream.server.server import RESTART_S, DownstreamServer
 from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
@@ -55,7 +57,15 @@ from pointsman.router.gateway.execute_parameters import (
     read_result_call,
 )
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
-from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure, size_undecoded
+from pointsman.router.gateway.rates import Rates
+from pointsman.router.gateway.results import (
+    ResourceLinks,
+    as_execute_result,
+    as_own_result,
+    failure,
+    marked_as_data,
+    size_undecoded,
+)
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
 RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
@@ -77,6 +87,7 @@ class Executor:
         caller_ids: CallerIds,
         check_process: CheckProcess,
         large_results: LargeResults,
+        rates: Rates,
     ) -> None:
         self._catalog = catalog
         self._flat = flat
@@ -86,6 +97,7 @@ class Executor:
         self._caller_ids = caller_ids
         self._check_process = check_process
         self._large_results = large_results
+        self._rates = rates
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`. Raises ProtocolError."""
@@ -223,6 +235,8 @@ class Executor:
             record.read_as = reading.read_as
         elif (deferred := tool.check_arguments(reading.arguments)) is not None:
             await self._check_process.settle(deferred, request.caller.token_id)
+        if self._rates.rules is not None:
+            await self._rates.count("calls", request.caller, tool.server_id, tool.tool_name)
         params: Json = {"name": tool.tool_name, "arguments": reading.arguments}
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
@@ -236,7 +250,7 @@ class Executor:
                 result = await self._send_when_back(request, back, record, tool, params, error)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
-        result = self._links.shown(request.caller, tool.server_id, result)
+        result = marked_as_data(self._links.shown(request.caller, tool.server_id, result), tool.server_id)
         size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
         record.finish(*_ending(result, bundled), bytes=size)
         if size > OFF_LOOP_BYTES:
@@ -274,6 +288,7 @@ class Executor:
         """`pointsman:result`. Raises GatewayError."""
         reading = read_result_call(reading)
         record.read_as = reading.read_as
+        await self._rates.count("reads", request.caller)
         result = await self._large_results.read(request.caller, reading.arguments)
         record.finish("ok", bytes=len(wire.encode(result)))
         return result
@@ -368,7 +383,30 @@ def send_to_server(
                 params[key] = request.params[key]
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
+    if request.span is not None:
+        return _send_traced(request.span, server, params, request, back, spent_s, session)
     return server.request(request.method, params, request, back, spent_s, session)
+
+
+async def _send_traced(
+    parent: Span,
+    server: DownstreamServer,
+    params: Json,
+    request: FrontRequest,
+    back: BackChannel,
+    spent_s: float,
+    session: object | None,
+) -> Json:
+    """`DownstreamServer.request` with a span of its own, which the server's own spans can continue."""
+    version = server.introduction.version if server.introduction is not None else ""
+    span = parent.call(server.id, version, request.method, params)
+    try:
+        result = await server.request(request.method, params, replace(request, span=span), back, spent_s, session)
+    except BaseException as error:
+        span.end(error)
+        raise
+    span.end(result)
+    return result
 
 
 class RecordedRounds(Struct, eq=False):

@@ -35,7 +35,16 @@ class _Collector:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        return self._families
+        return map(_without_empty_project, self._families)
+
+
+def _without_empty_project(family: Metric) -> Metric:
+    """Leave out an empty label `project`, which Prometheus does not tell from none."""
+    for index, sample in enumerate(family.samples):
+        if sample.labels.get("project") == "":
+            labels = {name: value for name, value in sample.labels.items() if name != "project"}
+            family.samples[index] = sample._replace(labels=labels)
+    return family
 
 
 def counter_family(name: str, text: str, names: Labels, counters: Mapping[Labels, Count]) -> Metric:
@@ -95,16 +104,14 @@ def gauge_families(gauges: GaugeValues, may_see: MaySee) -> Iterator[Metric]:
     yield build
 
 
-def quantile_family(windows: Mapping[Labels, Window]) -> Metric:
-    """The labels of `windows` are server and tool."""
+def quantile_family(names: Labels, windows: Mapping[Labels, Window]) -> Metric:
     from prometheus_client.core import GaugeMetricFamily
 
-    text = f"p50, p95 and p99 of the duration of a tool's last {WINDOW} calls."
-    labels = ["server", "tool", "quantile"]
-    family = GaugeMetricFamily("pointsman_call_duration_quantile_seconds", text, labels=labels)
-    for names, window in windows.items():
+    text = f"p50, p95 and p99 of the duration of a tool's last {WINDOW} calls in each project."
+    family = GaugeMetricFamily("pointsman_call_duration_quantile_seconds", text, labels=(*names, "quantile"))
+    for labels, window in windows.items():
         for share, seconds in window.quantiles().items():
-            family.add_metric((*names, f"{share:g}"), seconds)
+            family.add_metric((*labels, f"{share:g}"), seconds)
     return family
 
 

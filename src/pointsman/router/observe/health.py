@@ -16,6 +16,9 @@ from pointsman.router.audit.log import AuditLog
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.state.pins import Pins
+
+_MOST_NAMED = 10  # servers in a text
 
 
 class Health:
@@ -41,6 +44,7 @@ class Health:
         self.open = False  # True while the port accepts requests
         self.state_problem: Callable[[], str] = lambda: ""  # of the state that gateways share
         self.keys_problem: Callable[[], str] = lambda: ""  # of the request keys that they should share
+        self.pins: Pins | None = None
         self.replicas: Callable[[], Json] | None = None  # this one and the others
         self.draining = False  # requests are still accepted, but a proxy should send them elsewhere
 
@@ -71,6 +75,7 @@ class Health:
                 f"A broken state database was set aside as `{broken[-1]}` in the state folder and a new one opened. "
                 "Earlier rows are in that file: recover them with `sqlite3 FILE .recover`, or move it away."
             )
+        report |= self._pins_problems(to_owner=to_owner)
         if self._encoder.failed:
             report["semantic_search"] = (
                 "The sentence encoder could not be used, so `search.semantic` has no effect. "
@@ -85,6 +90,32 @@ class Health:
             for server_id, status in self._fleet.statuses().items()
             if self._catalog.rights.may_use_server(caller, server_id)
         }
+        return report
+
+    def _pins_problems(self, *, to_owner: bool) -> Json:
+        report: Json = {}
+        if self.pins is None:
+            return report
+        if self.pins.problem:
+            reason = f" {self.pins.problem}" if to_owner else ""  # it may name a path
+            report["pins"] = (
+                "The state database with the pins cannot be used. Tools that this gateway knows to be approved work, "
+                f"and no others.{reason}"
+            )
+        elif lost := self.pins.lost:
+            count = "1 server waits" if len(lost) == 1 else f"{len(lost)} servers wait"
+            report["pins"] = (
+                "The state database with the pins was missing or damaged at the last start, so nothing is known of "
+                f"what was approved before: {count} for `pointsman pin approve`. `pointsman pin list` names them."
+            )
+        waiting = {one: len(self.pins.held(one)) for one in self._fleet.servers} if to_owner else {}
+        held = {one: number for one, number in waiting.items() if number}
+        if held:
+            named, first = ", ".join(f"{number} of `{one}`" for one, number in [*held.items()][:_MOST_NAMED]), min(held)
+            report["pins_waiting"] = (
+                f"Definitions are new or changed and wait for approval: {named}. `pointsman pin diff {first}` shows "
+                f"what differs, and `pointsman pin approve {first}` approves it."
+            )
         return report
 
     def _audit_problems(self) -> Json:

@@ -34,16 +34,19 @@ MAX_TOOLS = 1000
 MAX_TOOLS_OF_A_SERVER = 200
 MAX_CODES = 64
 MAX_PROVIDERS = 16
+MAX_PROJECTS = 200
+MAX_IN_PROJECTS = 4000  # tools, methods and providers, each counted once for each project
 MAX_REFUSALS = 20  # clients and reasons that the page names
 _TOOL_CODES = BUNDLED_CODES - {"rate_limited"}  # which may also mean that nothing was sent to a server
 
 _ERRORS = frozenset({"error", "timeout", "interrupted"})
 
 Labels = tuple[str, ...]
-MaySee = Callable[[str], bool]  # whether the reader may see the server with that id
+MaySee = Callable[[str], bool]  # whether the reader may see the server, or the project, with that id
+MayUse = Callable[[str, str], bool]  # whether the reader may use the tool of that server and name
 
 
-def everything(_: str) -> bool:
+def everything(*_: str) -> bool:
     return True
 
 
@@ -70,6 +73,7 @@ class Metrics:
         self._gauges = Gauges()
         self._names = _Names()
         self._series: dict[_Called, _Series] = {}
+        # The last label of the following is the project.
         self._calls: dict[Labels, Count] = {}
         self._call_seconds: dict[Labels, Histogram] = {}
         self._last_calls: dict[Labels, Window] = {}
@@ -90,14 +94,15 @@ class Metrics:
         if outcome.outcome == "denied" or intent.kind != "execute":
             self._finished_other(intent, outcome)
             return
-        key = (intent.server_id, intent.tool_key, outcome.outcome, outcome.code)
+        key = (intent.server_id, intent.tool_key, outcome.outcome, outcome.code, intent.project)
         counter, histogram, last = self._series.get(key) or self._new_series(key)
         counter.count += 1
         seconds = (outcome.ms or 0.0) / 1000
         histogram.observe(seconds)
         last.observe(seconds)
         if outcome.code == "rate_limited":
-            _counter(self._rate_limited, (self._names.server(intent.server_id),)).count += 1
+            server = self._names.server(intent.server_id)
+            _counter(self._rate_limited, (server, self._names.project(intent.project, server))).count += 1
 
     def journal_failed(self) -> None:
         self._journal_failures.count += 1
@@ -106,24 +111,30 @@ class Metrics:
         """Return calls, errors and quantiles of all servers, for `pointsman status`."""
         return await asyncio.to_thread(self._figures)
 
-    def render(self, may_see: MaySee = everything) -> bytes:
-        """Return the text format; servers that the reader may not see are aggregated as `other`.
+    def render(
+        self, may_see: MaySee = everything, may_use: MayUse = everything, projects: MaySee | None = None
+    ) -> bytes:
+        """Return the text format; servers and tools that the reader may not see are aggregated as `other`.
 
+        With `projects`, figures are divided by project, and those that the reader may not see are `other` as well.
         Takes about 5 µs a line, so a busy event loop uses `scrape`.
         """
-        return exposition.render(self._families(self._read_gauges(), may_see))
+        return exposition.render(self._families(self._read_gauges(), may_see, may_use, projects))
 
-    async def scrape(self, may_see: MaySee = everything) -> bytes:
+    async def scrape(
+        self, may_see: MaySee = everything, may_use: MayUse = everything, projects: MaySee | None = None
+    ) -> bytes:
         """Like `render`, but only reads the gauges in this thread and renders in another."""
-        return await asyncio.to_thread(exposition.render, self._families(self._read_gauges(), may_see))
+        families = self._families(self._read_gauges(), may_see, may_use, projects)
+        return await asyncio.to_thread(exposition.render, families)
 
     def _figures(self) -> CallFigures:
         total, by_server = _Sum(), dict[str, _Sum]()
-        for (server, _, ending, _), counted in list(self._calls.items()):
+        for (server, _, ending, *_), counted in list(self._calls.items()):
             for figures in (total, by_server.setdefault(server, _Sum())):
                 figures.calls += counted.count if ending != "input_required" else 0
                 figures.errors += counted.count if ending in _ERRORS else 0
-        for (server, _), window in list(self._last_calls.items()):
+        for (server, *_), window in list(self._last_calls.items()):
             for figures in (total, by_server.setdefault(server, _Sum())):
                 figures.window.add(window)
         refused = sum(count.count for count in list(self._refused.values()))
@@ -134,10 +145,11 @@ class Metrics:
     def _finished_other(self, intent: Intent, outcome: Outcome) -> None:
         """Count a refusal, a discovery, a read or a change."""
         if outcome.outcome == "denied":
-            _counter(self._refused, (intent.kind, self._names.code(outcome.code))).count += 1
+            code = self._names.code(outcome.code)
+            _counter(self._refused, (intent.kind, code, self._names.project(intent.project))).count += 1
             self._remember_refusal(intent, outcome)
         elif intent.kind == "discovery":
-            self._discovered(outcome)
+            self._discovered(intent, outcome)
         elif intent.kind == "read":
             self._read(intent, outcome)
         else:
@@ -151,12 +163,13 @@ class Metrics:
             del self.refusals[next(iter(self.refusals))]
 
     def _new_series(self, key: _Called) -> _Series:
-        server_id, tool_key, ending, code = key
+        server_id, tool_key, ending, code, project_id = key
         server = self._names.server(server_id, checked=code != "unknown_tool")
         tool = self._names.tool(server, tool_key, checked=_was_sent(ending, code))
-        labels = (server, tool, ending, self._names.code(code))
-        histogram = self._call_seconds.setdefault((server, tool), Histogram())
-        series = _counter(self._calls, labels), histogram, self._last_calls.setdefault((server, tool), Window())
+        project = self._names.project(project_id, server, tool)
+        labels, names = (server, tool, ending, self._names.code(code), project), (server, tool, project)
+        histogram = self._call_seconds.setdefault(names, Histogram())
+        series = _counter(self._calls, labels), histogram, self._last_calls.setdefault(names, Window())
         if OTHER not in labels:  # the keys that are aggregated are unbounded
             self._series[key] = series
         return series
@@ -164,16 +177,20 @@ class Metrics:
     def _read(self, intent: Intent, outcome: Outcome) -> None:
         """Count by method, of which there are five; names and URIs are chosen by callers."""
         server = self._names.server(intent.server_id)
-        labels = (server, intent.method, outcome.outcome, self._names.code(outcome.code))
+        project = self._names.project(intent.project, server, intent.method)
+        labels = (server, intent.method, outcome.outcome, self._names.code(outcome.code), project)
         _counter(self._reads, labels).count += 1
-        self._read_seconds.setdefault((server, intent.method), Histogram()).observe((outcome.ms or 0.0) / 1000)
+        seconds = self._read_seconds.setdefault((server, intent.method, project), Histogram())
+        seconds.observe((outcome.ms or 0.0) / 1000)
 
-    def _discovered(self, outcome: Outcome) -> None:
+    def _discovered(self, intent: Intent, outcome: Outcome) -> None:
         provider = self._names.provider(outcome.provider)
+        project = self._names.project(intent.project, provider)
         fallback = "true" if outcome.fallback else "false"
-        labels = (provider, fallback, outcome.outcome, self._names.code(outcome.code))
+        labels = (provider, fallback, outcome.outcome, self._names.code(outcome.code), project)
         _counter(self._discoveries, labels).count += 1
-        self._discovery_seconds.setdefault((provider,), Histogram()).observe((outcome.ms or 0.0) / 1000)
+        seconds = self._discovery_seconds.setdefault((provider, project), Histogram())
+        seconds.observe((outcome.ms or 0.0) / 1000)
 
     def _read_gauges(self) -> GaugeValues:
         gauges = self._gauges
@@ -191,41 +208,51 @@ class Metrics:
             gauges.in_flight_bytes(),
         )
 
-    def _families(self, gauges: GaugeValues, may_see: MaySee) -> Iterator[Metric]:
-        calls = _visible(self._calls, may_see, names=2)
-        yield exposition.counter_family("calls", "Tool calls.", ("server", "tool", "outcome", "code"), calls)
-        seconds = _visible(self._call_seconds, may_see, names=2)
+    def _families(
+        self, gauges: GaugeValues, may_see: MaySee, may_use: MayUse, projects: MaySee | None
+    ) -> Iterator[Metric]:
+        project = () if projects is None else ("project",)
+        calls = _visible_tools(_by_project(self._calls, projects), may_see, may_use)
+        yield exposition.counter_family("calls", "Tool calls.", ("server", "tool", "outcome", "code", *project), calls)
+        seconds = _visible_tools(_by_project(self._call_seconds, projects), may_see, may_use)
         yield exposition.histogram_family(
-            "call_duration_seconds", "Duration of tool calls.", ("server", "tool"), seconds
+            "call_duration_seconds", "Duration of tool calls.", ("server", "tool", *project), seconds
         )
-        yield exposition.quantile_family(_visible(self._last_calls, may_see, names=2))
-        reads = _visible(self._reads, may_see, names=1)
+        last_calls = _visible_tools(_by_project(self._last_calls, projects), may_see, may_use)
+        yield exposition.quantile_family(("server", "tool", *project), last_calls)
+        reads = _visible(_by_project(self._reads, projects), may_see)
         yield exposition.counter_family(
             "reads",
             "Reads such as resources/read and prompts/get, by MCP method.",
-            ("server", "method", "outcome", "code"),
+            ("server", "method", "outcome", "code", *project),
             reads,
         )
-        read_seconds = _visible(self._read_seconds, may_see, names=1)
+        read_seconds = _visible(_by_project(self._read_seconds, projects), may_see)
         yield exposition.histogram_family(
-            "read_duration_seconds", "Duration of reads.", ("server", "method"), read_seconds
+            "read_duration_seconds", "Duration of reads.", ("server", "method", *project), read_seconds
         )
-        labels = ("provider", "fallback", "outcome", "code")
         yield exposition.counter_family(
-            "discoveries", "Tool discoveries, by the search provider that answered.", labels, self._discoveries
+            "discoveries",
+            "Tool discoveries, by the search provider that answered.",
+            ("provider", "fallback", "outcome", "code", *project),
+            _by_project(self._discoveries, projects),
         )
-        duration = "discovery_duration_seconds"
+        discovery_seconds = _by_project(self._discovery_seconds, projects)
         yield exposition.histogram_family(
-            duration, "Duration of tool discoveries.", ("provider",), self._discovery_seconds
+            "discovery_duration_seconds",
+            "Duration of tool discoveries.",
+            ("provider", *project),
+            discovery_seconds,
         )
-        yield exposition.counter_family("refused", "Rejected requests.", ("kind", "code"), self._refused)
+        refused = _by_project(self._refused, projects)
+        yield exposition.counter_family("refused", "Rejected requests.", ("kind", "code", *project), refused)
         yield exposition.counter_family(
             "rate_limited",
             "Calls rejected by a rate limit.",
-            ("server",),
-            _visible(self._rate_limited, may_see, names=1),
+            ("server", *project),
+            _visible(_by_project(self._rate_limited, projects), may_see),
         )
-        changes = _visible(self._tool_changes, may_see, names=1)
+        changes = _visible(self._tool_changes, may_see)
         yield exposition.counter_family(
             "tool_changes", "Tools whose definition changed while the gateway ran.", ("server",), changes
         )
@@ -268,7 +295,7 @@ class _Sum(Struct):
         return Figures(self.calls, self.errors, self.window.quantiles())
 
 
-_Called = tuple[str | None, str | None, str, str | None]  # server, tool key, outcome, code
+_Called = tuple[str | None, str | None, str, str | None, str | None]  # server, tool key, outcome, code, project
 
 
 class Count(Struct):
@@ -346,6 +373,8 @@ class _Names:
         self._tool_count = 0
         self._codes: set[str] = set()
         self._providers: set[str] = set()
+        self._projects: set[str] = set()
+        self._in_projects: set[Labels] = set()
 
     def server(self, server_id: str | None, *, checked: bool = True) -> str:
         return _bounded(self._servers, server_id, MAX_SERVERS if checked else 0)
@@ -356,6 +385,17 @@ class _Names:
 
     def provider(self, provider: str | None) -> str:
         return _bounded(self._providers, provider, MAX_PROVIDERS)
+
+    def project(self, project_id: str | None, *counted: str) -> str:
+        """The project, empty for none. `counted` is what is counted in it: the two together are bounded as well."""
+        project = _bounded(self._projects, project_id, MAX_PROJECTS)
+        pair = (project, *counted)
+        if not project or pair in self._in_projects:
+            return project
+        if len(self._in_projects) >= MAX_IN_PROJECTS:
+            return OTHER
+        self._in_projects.add(pair)
+        return project
 
     def tool(self, server: str, tool_key: str | None, *, checked: bool) -> str:
         key = ToolKey.parse(tool_key) if tool_key else None
@@ -400,11 +440,35 @@ def _counter(counters: dict[Labels, Count], labels: Labels) -> Count:
 Tally = TypeVar("Tally", Count, Histogram, Window)
 
 
-def _visible(tallies: Mapping[Labels, Tally], may_see: MaySee, *, names: int) -> dict[Labels, Tally]:
-    """Aggregate servers that the reader may not see as `other`. The first `names` labels are server and tool."""
+def _by_project(tallies: Mapping[Labels, Tally], projects: MaySee | None) -> dict[Labels, Tally]:
+    """Aggregate projects that the reader may not see as `other`; None: do not divide by project at all."""
+    shown: dict[Labels, Tally] = {}
+    for (*labels, project), tally in list(tallies.items()):  # the event loop may add to it meanwhile
+        if projects is not None:
+            labels.append(project if not project or projects(project) else OTHER)
+        shown.setdefault(tuple(labels), type(tally)()).add(tally)
+    return shown
+
+
+def _visible(tallies: Mapping[Labels, Tally], may_see: MaySee) -> dict[Labels, Tally]:
+    """Aggregate servers that the reader may not see as `other`. The first label is the server."""
+    return _aggregated(tallies, lambda labels: labels if may_see(labels[0]) else (OTHER, *labels[1:]))
+
+
+def _visible_tools(tallies: Mapping[Labels, Tally], may_see: MaySee, may_use: MayUse) -> dict[Labels, Tally]:
+    """Aggregate servers and tools that the reader may not see as `other`. The first two labels name them."""
+
+    def shown(labels: Labels) -> Labels:
+        server, tool, *rest = labels
+        if not may_see(server):
+            return (OTHER, OTHER, *rest)
+        return labels if tool in ("", OTHER) or may_use(server, tool) else (server, OTHER, *rest)
+
+    return _aggregated(tallies, shown)
+
+
+def _aggregated(tallies: Mapping[Labels, Tally], shown: Callable[[Labels], Labels]) -> dict[Labels, Tally]:
     visible: dict[Labels, Tally] = {}
     for labels, tally in list(tallies.items()):  # the event loop may add to it meanwhile
-        if not may_see(labels[0]):
-            labels = (OTHER,) * names + labels[names:]
-        visible.setdefault(labels, type(tally)()).add(tally)
+        visible.setdefault(shown(labels), type(tally)()).add(tally)
     return visible

@@ -21,7 +21,7 @@ from pointsman.router.owner.operations import reload
 from pointsman.router.owner.parts import Parts
 
 REFERENCE = "${"
-PROGRAM_KEYS = frozenset({"command", "args", "env", "inherit_env", "cwd", "envs", "environment"})
+PROGRAM_KEYS = frozenset({"command", "args", "env", "inherit_env", "cwd", "envs", "environment", "sandbox"})
 
 Edit = Callable[[Mapping[str, str], Writer], Rewritten]  # calls a function of config/edits.py
 

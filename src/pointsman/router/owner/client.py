@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pointsman.router.owner.socket_file import MAX_REQUEST_BYTES, connect
+from pointsman.router.owner.socket_file import MAX_REQUEST_BYTES, connect, places
 from pointsman.router.serving.unix_address import SocketPathError
 
 CONNECT_S = 5.0
@@ -41,7 +41,8 @@ class OperationError(Exception):
 def ask(folder: Path, operation: str, /, *, timeout_s: float = ANSWER_S, **parameters: Any) -> Any:
     """Return the result of an operation of the gateway that uses this state folder.
 
-    A gateway that hangs is noticed within seconds, however long the operation may take.
+    A gateway that hangs is noticed within seconds, however long the operation may take. Of replicas that share the
+    folder, the first one that answers is asked.
 
     Raises:
         NoGatewayError: none runs.
@@ -50,9 +51,22 @@ def ask(folder: Path, operation: str, /, *, timeout_s: float = ANSWER_S, **param
     """
     request = _encoded(operation, parameters)
     if timeout_s > ALIVE_S:
-        with suppress(OperationError):  # any answer will do
-            _exchange(folder, _encoded("about", {}), ALIVE_S)
+        folder = _answering(folder)
     return _exchange(folder, request, timeout_s)
+
+
+def _answering(folder: Path) -> Path:
+    """Return where a gateway of this folder answers. Raises NoGatewayError, SilentGatewayError."""
+    failures: list[NoGatewayError] = []
+    for place in places(folder):
+        try:
+            with suppress(OperationError):  # any answer will do
+                _exchange(place, _encoded("about", {}), ALIVE_S)
+        except NoGatewayError as error:
+            failures.append(error)
+        else:
+            return place
+    raise next((error for error in failures if isinstance(error, SilentGatewayError)), failures[0])
 
 
 def _exchange(folder: Path, request: bytes, timeout_s: float) -> Any:

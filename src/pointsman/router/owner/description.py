@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.scan import Flag
 from pointsman.config.model import GatewayConfig, Project
 from pointsman.config.server_model import Server
-from pointsman.core.model import Json
+from pointsman.core.model import Caller, Json
+from pointsman.providers.visible import visible_line
 
+MAX_SHOWN_FLAGS = 50  # of one server
+MAX_SHOWN_CHARS = 80  # of a tool's name
 OFF = "off"  # `optimization: null`
+MAX_NAMED = 20  # servers in one sentence
 
 
 def empty_variables(names: Sequence[str], *, trial: bool = False) -> str:
@@ -60,6 +66,35 @@ def with_path(reason: str, server: Server | None) -> str:
     return reason.replace(named, f"`{server.command}` cannot be started", 1)
 
 
+def describe_flags(flags: Sequence[Flag]) -> list[Json]:
+    """Definitions of a server's tools that a person should read."""
+    return [
+        {"tool": flag.tool, "rule": flag.rule, "text": f"`{visible_line(flag.tool, MAX_SHOWN_CHARS)}` {flag.text}"}
+        for flag in flags[:MAX_SHOWN_FLAGS]
+    ]
+
+
+def unseen_servers(config: GatewayConfig, token_id: str) -> list[str]:
+    """The servers that a token may use and none of whose tools it sees, because their annotations are not trusted."""
+    token = config.tokens.get(token_id)
+    if token is None or "destructive" in token.scopes:
+        return []
+    rights = RightsIndex(config)
+    callers = [Caller(token_id, project_id) for project_id in (None, *config.projects)]
+    usable = {server_id for caller in callers for server_id in rights.usable_servers(caller)}
+    return [one for one, server in config.servers.items() if one in usable and not server.trusts_annotations]
+
+
+def unseen_text(token_id: str, server_ids: Sequence[str]) -> str:
+    """What the operator can do about `unseen_servers`."""
+    named = ", ".join(f"`{one}`" for one in server_ids[:MAX_NAMED])
+    more = f" and {len(server_ids) - MAX_NAMED} more" if len(server_ids) > MAX_NAMED else ""
+    return (
+        f"Token `{token_id}` sees no tools of {named}{more}: nobody vouches for what these servers say about their "
+        "tools, so all of them count as destructive. Where you trust a server, set `trust_annotations: true` for it."
+    )
+
+
 def describe_project(config: GatewayConfig, project_id: str) -> Json:
     """A project as the commands and the page show it; the empty id stands for callers that name no project."""
     one = config.projects[project_id] if project_id else config.unassigned
@@ -68,6 +103,7 @@ def describe_project(config: GatewayConfig, project_id: str) -> Json:
         "name": one.name if isinstance(one, Project) else None,
         "optimization": one.optimization or OFF,
         "exposure": one.exposure,
+        "tools": None if one.tools is None else list(one.tools),
         "servers": [
             server_id
             for server_id, server in config.servers.items()

@@ -268,7 +268,7 @@ async def _reasons(
             continue
         for name, tool in last.items.items():
             key = tool.document.tool_key
-            why = of_server or _why_tool(parts, caller, server_id, name)
+            why = of_server or parts.catalog.rights.why_not(caller, server_id, name, tool.claimed)
             if why is None and tool.for_apps_only:
                 why = "apps"
             elif why is None and switched_off:
@@ -284,20 +284,31 @@ def _why_server(parts: Parts, caller: Caller, server_id: str, *, missing: bool) 
     """Why no tool of a server is found."""
     rights = parts.catalog.rights
     if not rights.may_use_server(caller, server_id):
-        return rights.why_not(caller, server_id, "")
+        return rights.why_not(caller, server_id, "", "read")
     if not parts.catalog.still_valid(caller):
         return "expired"
     if not parts.current.config.servers[server_id].enabled:
         return "disabled"
+    if server_id not in rights.tool_servers(caller):  # the same reason for all of its tools
+        return rights.why_not(caller, server_id, "", "read")
     return "down" if missing else None
 
 
-def _why_tool(parts: Parts, caller: Caller, server_id: str, name: str) -> Why | None:
-    return parts.catalog.rights.why_not(caller, server_id, name)
-
-
 _ORDER: tuple[Why, ...] = (
-    *("down", "permission", "off", "expired", "disabled", "token", "project", "server", "token_servers"),
+    *(
+        "down",
+        "permission",
+        "scope",
+        "token_tools",
+        "project_tools",
+        "off",
+        "expired",
+        "disabled",
+        "token",
+        "project",
+        "server",
+        "token_servers",
+    ),
     *("server_projects", "apps", "below", "unmatched"),
 )
 

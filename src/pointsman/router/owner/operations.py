@@ -31,7 +31,7 @@ from pointsman.router.gateway.large_results.large_results import WHOLE_KEY
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE
 from pointsman.router.observe.metrics import Figures
 from pointsman.router.owner.channel import Operation, OwnerError
-from pointsman.router.owner.description import kind_of, target_of, with_path
+from pointsman.router.owner.description import describe_flags, kind_of, target_of, with_path
 from pointsman.router.owner.last_words import telling_lines
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replay import replay
@@ -132,6 +132,7 @@ async def settled_server(parts: Parts, server_id: str) -> Json:
             failure = f"it listed no tools: {listed.reason}"
         elif not listed.items and not await _answers(running):  # without tools it was not even asked for them
             failure = "it did not answer a ping"
+    await parts.catalog.watch.refresh()
     described = _describe(parts, server_id, parts.current.config.servers.get(server_id, server))
     if not failure or described["state"] != "running":
         return described
@@ -217,7 +218,12 @@ async def tools(parts: Parts, server_id: str | None = None) -> Json:
         permits = parts.catalog.rights.permits(OWNER, owner_id)
         if server_id in (None, owner_id):
             listed += [
-                {"toolKey": tool.document.tool_key, "server": owner_id, "allowed": permits(name), **_shown(tool.tool)}
+                {
+                    "toolKey": tool.document.tool_key,
+                    "server": owner_id,
+                    "allowed": permits(name, tool.claimed),
+                    **_shown(tool.tool),
+                }
                 for name, tool in part.items.items()
             ]
     missing = {one: _reason(parts, one) for one in collected.gaps if one not in collected.parts}
@@ -240,7 +246,7 @@ async def search(parts: Parts, queries: list[str], project_id: str | None = None
 
 async def replay_cases(parts: Parts, cases: list[Json], providers: list[str]) -> Json:
     """Where the expected tools of requests come, by the search in use and by others. Writes no audit rows."""
-    return await _limited(replay(parts.catalog, parts.current.config, parts.state_dir, cases, providers), REPLAY_S)
+    return await limited(replay(parts.catalog, parts.current.config, parts.state_dir, cases, providers), REPLAY_S)
 
 
 async def call(
@@ -279,7 +285,7 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
     """The operations by the names that the channel has for them, with their parameters checked."""
 
     def plain(function: Callable[[Parts], Awaitable[Json]]) -> Operation:
-        return lambda given: _limited(function(parts), SHORT_S)
+        return lambda given: limited(function(parts), SHORT_S)
 
     def of_server(function: Callable[[Parts, str], Awaitable[Json]]) -> Operation:
         return lambda given: function(parts, _text(given, "server"))
@@ -299,7 +305,7 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
         "restart_server": of_server(restart_server),
         "stop_server": of_server(stop_server),
         "test_server": of_server(test_server),
-        "tools": lambda given: _limited(tools(parts, named(given, "server")), SHORT_S),
+        "tools": lambda given: limited(tools(parts, named(given, "server")), SHORT_S),
         "search": lambda given: search(parts, _texts(given, "queries"), named(given, "project"), _count(given)),
         "replay": lambda given: replay_cases(parts, _objects(given, "cases"), _texts(given, "providers")),
         "call": lambda given: call(parts, _text(given, "tool"), _object(given, "arguments"), _words(given)),
@@ -326,6 +332,7 @@ async def _describe_listed(parts: Parts) -> list[Json]:
                 counts |= {server_id: len(part.items) for server_id, part in collected.parts.items()}
                 if all(one["id"] in counts for one in _describe_all(parts) if _lacks_list(one)):
                     break
+            await parts.catalog.watch.refresh()
     # During a restart after an edit, the old connection's list counts, though it is not the last list.
     return [one | {"tools": counts.get(one["id"])} if _lacks_list(one) else one for one in _describe_all(parts)]
 
@@ -357,6 +364,7 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
         "emptyVariables": list(parts.current.config.empty_variables(server_id)),
         "lastWords": _last_words(parts, server_id),
         "projects": list(server.projects),
+        "flags": describe_flags(parts.catalog.watch.flags.get(server_id, ())) if server.enabled else [],
     }
 
 
@@ -418,12 +426,12 @@ async def _call(
     params: Json = {"name": tool, "arguments": arguments, "_meta": {WHOLE_KEY: True}}
     request = FrontRequest(secrets.token_hex(8), "tools/call", params, caller, client)
     try:
-        return await _limited(parts.gateway.handle(request, _NoQuestions()), limit_s)
+        return await limited(parts.gateway.handle(request, _NoQuestions()), limit_s)
     except ProtocolError as error:
         raise OwnerError(str(error.code), f"The server answered with an error: {error.message}") from None
 
 
-async def _limited(work: Awaitable[Json], limit_s: float) -> Json:
+async def limited(work: Awaitable[Json], limit_s: float) -> Json:
     try:
         async with asyncio.timeout(limit_s):
             return await work

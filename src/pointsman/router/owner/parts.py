@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import CurrentConfig
 from pointsman.router.audit.log import AuditLog
@@ -20,6 +22,10 @@ from pointsman.router.observe.metrics import Metrics
 from pointsman.router.observe.recent import RecentFigures
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.serving.reload import Reloader
+from pointsman.router.state.pins import Pins
+
+if TYPE_CHECKING:
+    from pointsman.router.peers.peers import Peers
 
 
 class Parts(Struct, frozen=True):
@@ -42,4 +48,7 @@ class Parts(Struct, frozen=True):
     sign_ins: SignIns
     recent: RecentFigures
     audit_rows: Source  # where the audit is read
+    pins: Pins
+    offers: Offers
+    peers: Peers | None = None  # the other replicas, if there may be any
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself

@@ -4,18 +4,20 @@ A code is made by the owner's channel or at the start, works once and for 10 min
 which survives a restart, because the keys do. `end_all` ends all cookies and codes: they belong to the mark of the
 state folder, and it writes a new mark, which replicas on the folder read, too.
 
-Gateways that share a store share the mark. A code is then sealed, so that any of them can be asked, and the store has
-the codes that were used.
+Gateways on one database share the mark there. They, and replicas on one folder, have a store of the codes that were
+used: a code is then sealed, so that any of them can be asked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import os
 import secrets
 import struct
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from pointsman.core.model import WallClock
 from pointsman.core.sealing import SealError, Sealing
 from pointsman.core.wire import InvalidJsonError, decode, encode
 from pointsman.router.audit.row_rate import TokenBucket
+from pointsman.router.serving.state_folder import REPLICAS, exclusive
 from pointsman.router.state.key_values import ABSENT, KeyValues, StateAwayError
 
 FILE = "page.mark"
@@ -37,6 +40,7 @@ FAILURES_BURST = 10
 FAILURES_PER_S = 0.1
 MAX_COOKIE_CHARS = 4096
 _AUDIENCE = "page"
+_NAME = b"page cookie"
 _SKEW_S = 60.0
 _MARK_KEY = "page/mark"
 _USED = "page/used-code/"
@@ -56,22 +60,27 @@ class SignIns:
 
     def __init__(self, keys: Sequence[str], state_dir: Path, clock: WallClock = time.time) -> None:
         self._sealing = Sealing(keys)
+        self.names = tuple(hmac.digest(key.encode(), _NAME, "sha256")[:6].hex() for key in keys)
+        """What the names of cookies end with, for each key: equal at all replicas, whatever their ports, and different
+        at another gateway on the same host, which a browser sends its cookies as well."""
         self._path = state_dir / FILE
+        self._replicas = state_dir / REPLICAS
         self._clock = clock
         self._codes: dict[bytes, tuple[float, str]] = {}  # the hash of a code -> when it ends, and the mark it had
         self._failures = TokenBucket(FAILURES_BURST, clock())
-        self.shared: KeyValues | None = None
+        self.shared: KeyValues | None = None  # the mark that gateways share
+        self.used_codes: KeyValues | None = None  # then any gateway or replica can be asked for a code
 
     def new_code(self) -> str:
         now = self._clock()
         self._codes = {digest: kept for digest, kept in self._codes.items() if kept[0] > now}
         while len(self._codes) >= MAX_CODES:
             del self._codes[next(iter(self._codes))]
-        code = secrets.token_urlsafe(24) if self.shared is None else self._sealed_code(now + CODE_S)
         try:
             mark = self._read_mark()
         except OSError:  # a gateway starts without it; `redeem` refuses the code, as no cookie could be trusted
             mark = ""
+        code = secrets.token_urlsafe(24) if self.used_codes is None else self._sealed_code(now + CODE_S, mark)
         self._codes[_digest(code)] = now + CODE_S, mark
         return code
 
@@ -85,13 +94,13 @@ class SignIns:
 
         While the store is away, only codes of this gateway work.
         """
-        if self.shared is None:
+        if self.used_codes is None:
             return self.redeem(code)
         if not self._is_code(code):
             return None
         key = _USED + _digest(code).hex()
         try:
-            unused = await asyncio.to_thread(self.shared.put, key, b"", version=ABSENT, life_s=CODE_S + _SKEW_S)
+            unused = await asyncio.to_thread(self.used_codes.put, key, b"", version=ABSENT, life_s=CODE_S + _SKEW_S)
         except StateAwayError:
             return self.redeem(code)
         self._codes.pop(_digest(code), None)
@@ -123,8 +132,8 @@ class SignIns:
         if mark != own:
             self._write_mark(mark)
 
-    def _sealed_code(self, until: float) -> str:
-        content = _CODE_FORM.pack(b"code", until, self._read_mark()[:8].encode(), secrets.token_bytes(8))
+    def _sealed_code(self, until: float, mark: str) -> str:
+        content = _CODE_FORM.pack(b"code", until, mark[:8].encode(), secrets.token_bytes(8))
         return self._sealing.seal(content).removeprefix(_SEAL)
 
     def _is_code(self, code: str) -> bool:
@@ -183,20 +192,27 @@ class SignIns:
 
     def _read_mark(self) -> str:
         """Read the file each time: another replica may have ended all cookies."""
-        try:
-            return self._path.read_text().strip() or self._write_mark()
-        except FileNotFoundError:
-            return self._write_mark()
+        return self._kept_mark() or self._write_mark(first=True)
 
-    def _write_mark(self, mark: str = "") -> str:
-        mark = mark or secrets.token_hex(16)
-        fresh = self._path.with_name(f".{self._path.name}")
-        fresh.unlink(missing_ok=True)
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.write(mark)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
+    def _kept_mark(self) -> str:
+        try:
+            return self._path.read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def _write_mark(self, mark: str = "", *, first: bool = False) -> str:
+        """Of replicas that start together, the first one's mark holds."""
+        with exclusive(self._replicas / "mark.lock") if self._replicas.is_dir() else nullcontext():
+            if first and (kept := self._kept_mark()):
+                return kept
+            mark = mark or secrets.token_hex(16)
+            fresh = self._path.with_name(f".{self._path.name}")
+            fresh.unlink(missing_ok=True)
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+                file.write(mark)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._path)
         return mark
 
 

@@ -63,6 +63,12 @@ def connect(folder: Path, timeout_s: float) -> socket.socket:
         raise
 
 
+def places(folder: Path) -> list[Path]:
+    """Where gateways of this folder may listen: in it, or where replicas share it, in the folder of each."""
+    found = [folder, *_replicas(folder)]
+    return [place for place in found if (place / FILE).exists()] or [folder]
+
+
 def _replicas(folder: Path) -> Iterator[Path]:
     try:
         names = os.listdir(folder / REPLICAS)

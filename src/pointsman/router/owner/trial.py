@@ -20,23 +20,25 @@ from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.downstream.stderr_log import ServerLogs
 from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import Guard
+from pointsman.router.downstream.stdio.launch import protected_paths
 from pointsman.router.owner.description import kind_of, target_of, with_path
 
 LOG_LINES = 20
 
 
-def try_server(config: GatewayConfig, server_id: str, state_dir: Path) -> Json:
+def try_server(config: GatewayConfig, server_id: str, config_path: Path, state_dir: Path) -> Json:
     """Return the description that `operations.test_server` returns, with the last lines of its stderr in `log`."""
     logging.getLogger("pointsman").addHandler(logging.NullHandler())  # the answer replaces the log
-    return asyncio.run(_try(config, server_id, state_dir))
+    return asyncio.run(_try(config, server_id, config_path, state_dir))
 
 
-async def _try(config: GatewayConfig, server_id: str, state_dir: Path) -> Json:
+async def _try(config: GatewayConfig, server_id: str, config_path: Path, state_dir: Path) -> Json:
     entry = config.servers[server_id]
     alone = config.model_copy(update={"servers": {server_id: entry.model_copy(update={"enabled": True})}})
     guard, logs = Guard(), ServerLogs(state_dir)
     await guard.start()
-    connectors = Connectors(SystemProcesses(guard), state_dir, logs, state_database=config.state.database)
+    starter = SystemProcesses(guard, protected=protected_paths(state_dir, config_path))
+    connectors = Connectors(starter, state_dir, logs, state_database=config.state.database)
     fleet = Fleet(connectors, clock=time.time, on_change=lambda *_: None)
     try:
         await fleet.apply(alone)

@@ -6,7 +6,6 @@ import logging
 import re
 import secrets
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -50,8 +49,10 @@ class PageApp:
         self.static = StaticFiles()
         self.renderer = Renderer(self.static, self.screens)
         self.streams = Streams(parts, {name: topic for screen in self.screens for name, topic in screen.topics.items()})
-        port = urlsplit(parts.url).port
-        self.session_cookie, self.flash_cookie = f"pointsman_page_{port}", f"pointsman_flash_{port}"
+        names = parts.sign_ins.names
+        self.session_cookie, self.flash_cookie = f"pointsman_page_{names[0]}", f"pointsman_flash_{names[0]}"
+        # A replica with the keys in another order, while they are changed, has made the cookie under another name.
+        self._session_cookies = [f"pointsman_page_{name}" for name in names]
         routes = [
             Route("/page/enter", self._bare(self._enter), methods=["GET"]),
             Route("/page/leave", self._signed_in(self._leave), methods=["POST"]),
@@ -104,12 +105,13 @@ class PageApp:
     async def _leave(self, view: View) -> Response:
         """Sign this browser out. `pointsman page logout` signs all of them out."""
         response = RedirectResponse("/", 303)
-        response.delete_cookie(self.session_cookie, path="/", httponly=True, samesite="strict")
+        for name in self._session_cookies:
+            response.delete_cookie(name, path="/", httponly=True, samesite="strict")
         return response
 
     async def _events(self, view: View) -> Response:
-        cookie, sign_ins = view.request.cookies.get(self.session_cookie), self.parts.sign_ins
-        return self.streams.response(view.query("topics").split(","), lambda: sign_ins.session(cookie) is not None)
+        topics = view.query("topics").split(",")
+        return self.streams.response(topics, lambda: self._session(view.request) is not None)
 
     # ------------------------------------------------------------------ around every answer
 
@@ -134,7 +136,7 @@ class PageApp:
         """Require a session and, for a form, that it is one of ours. Never lets an exception out."""
 
         async def endpoint(request: Request) -> Response:
-            session = self.parts.sign_ins.session(request.cookies.get(self.session_cookie))
+            session = self._session(request)
             if session is None:
                 own = request.scope["path"] == "/" and request.method == "GET"
                 return _secured(self._render(request, "welcome.html", 200 if own else 401))
@@ -155,6 +157,10 @@ class PageApp:
             return _secured(response)
 
         return endpoint
+
+    def _session(self, request: Request) -> Session | None:
+        found = map(self.parts.sign_ins.session, map(request.cookies.get, self._session_cookies))
+        return next((session for session in found if session is not None), None)
 
     async def _checked_form(self, request: Request, session: Session) -> dict[str, list[str]]:
         """Raises FormError. The cookie alone proves nothing: a browser also sends it for pages on other ports."""

@@ -92,7 +92,7 @@ class Streams:
         topic, _, argument = name.partition(":")
         try:
             return await self._topics[topic](self._parts, argument)
-        except Exception:
+        except Exception:  # one topic must not end the events of all others
             logger.exception("the page cannot tell whether `%s` has changed", topic)
             return None
 

@@ -86,6 +86,20 @@ async def read_head(reader: asyncio.StreamReader, within_s: float | None = None)
     return status, headers
 
 
+async def read_response(reader: asyncio.StreamReader, most_bytes: int) -> tuple[int, bytes]:
+    """Return status and body of a response. Raises LostError (it is not whole, or too large), RefusedError."""
+    status, headers = await read_head(reader)
+    body = bytearray()
+    try:
+        async for piece in _body(reader, dict(headers)):
+            body += piece
+            if len(body) > most_bytes:
+                raise LostError
+    except (asyncio.IncompleteReadError, OSError, ValueError) as error:
+        raise LostError from error
+    return status, bytes(body)
+
+
 async def forward(
     replica: Replica, request: Request, message: bytes, ended: asyncio.Future[None], within_s: float | None
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from pointsman.core.model import Json
 from pointsman.router.peers.forwarding import (
+    Headers,
     LostError,
     RefusedError,
     Request,
@@ -20,9 +21,10 @@ from pointsman.router.peers.forwarding import (
     connected,
     forward,
     read_head,
+    read_response,
 )
 from pointsman.router.peers.replica import Directory, Replica, rendezvous
-from pointsman.router.peers.signing import HEADER, Signing, has_digest, sent_on, target_of
+from pointsman.router.peers.signing import HEADER, HeaderLines, Signing, has_digest, sent_on, target_of
 
 PEER_HOST: Final = "pointsman"  # the Host of carried requests; their first replica has checked the client's
 TELL_S: Final = 2.0  # for all replicas to hear of something
@@ -69,7 +71,11 @@ class Peers:
         if not mark:
             return None
         target = target_of(request.path, request.query)
-        return self._signing.verified(b" ".join(mark), request.verb, target, request.headers)
+        return self.verified_mark(b" ".join(mark), request.verb, target, request.headers)
+
+    def verified_mark(self, mark: bytes, verb: str, target: str, headers: HeaderLines) -> bytes:
+        """Return the digest that the body must have. Raises ForgedError: no other replica has signed this."""
+        return self._signing.verified(mark, verb, target, headers)
 
     @staticmethod
     def is_body(body: bytes, digest: bytes) -> bool:
@@ -115,6 +121,17 @@ class Peers:
             return True
         return False
 
+    async def post(
+        self, replica: Replica, path: str, body: bytes, *, within_s: float, most_bytes: int
+    ) -> tuple[int, bytes]:
+        """Ask the replica itself something, for no client. Return status and body of its answer.
+
+        Raises UnreachableError, RefusedError, LostError, TimeoutError.
+        """
+        async with asyncio.timeout(within_s), connected(replica) as (reader, writer):
+            writer.write(self._signed(replica, "POST", path, [], body))
+            return await read_response(reader, most_bytes)
+
     async def tell_all(self, request: Request) -> None:
         """Have all other replicas serve the request, too, and wait for them a moment; their answers do not matter."""
         others = self.others
@@ -147,7 +164,10 @@ class Peers:
 
     def _message(self, replica: Replica, request: Request) -> bytes:
         target, lines = target_of(request.path, request.query), sent_on(request.headers)
-        mark = self._signing.sign(replica.id, request.verb, target, lines, request.body)
-        lines += [(b"content-length", b"%d" % len(request.body)), (b"connection", b"close"), (HEADER, mark)]
-        head = f"{request.verb} {target} HTTP/1.1\r\nhost: {PEER_HOST}\r\n".encode("latin-1")
-        return head + b"".join(b"%b: %b\r\n" % line for line in lines) + b"\r\n" + request.body
+        return self._signed(replica, request.verb, target, lines, request.body)
+
+    def _signed(self, replica: Replica, verb: str, target: str, lines: Headers, body: bytes) -> bytes:
+        mark = self._signing.sign(replica.id, verb, target, lines, body)
+        added = [(b"content-length", b"%d" % len(body)), (b"connection", b"close"), (HEADER, mark)]
+        head = f"{verb} {target} HTTP/1.1\r\nhost: {PEER_HOST}\r\n".encode("latin-1")
+        return head + b"".join(b"%b: %b\r\n" % line for line in (*lines, *added)) + b"\r\n" + body

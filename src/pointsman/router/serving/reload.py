@@ -232,14 +232,16 @@ class Reloader:
             )
             self.withdrew = await self._withdraw_tokens()
             return
-        except Exception:
+        except (
+            Exception
+        ):  # whatever it is: the task must see the next edit, and `/health` says that this one is not used
             self._failure = "could not read the configuration; the previous one stays in effect"
             logger.exception("%s; retrying with backoff", self._failure)
             return
         self._refusal = ()
         try:
             await self._apply(config)
-        except Exception:
+        except Exception:  # of any part of the daemon: the others have the new configuration, and it is tried again
             self._failure = "could not apply the configuration completely"
             logger.exception("%s; retrying with backoff", self._failure)
             return
@@ -265,7 +267,7 @@ class Reloader:
                 await self._apply(before.model_copy(update={"tokens": kept}))
         except ConfigError:
             return False
-        except Exception:
+        except Exception:  # the command that revoked a token is told that this failed
             logger.exception("could not withdraw the tokens that the rejected configuration no longer has")
             return False
         return bool(listed)
@@ -284,6 +286,7 @@ def needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
         "listen.host": old.listen.host != new.listen.host,
         "listen.port": old.listen.port != new.listen.port,
         "state": old.state != new.state,
+        "telemetry": old.telemetry != new.telemetry,
     }
     return [key for key, changed in changes.items() if changed]
 

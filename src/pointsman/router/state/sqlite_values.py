@@ -6,17 +6,18 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from pointsman.core.model import WallClock
 from pointsman.core.sqlite import write_transaction
-from pointsman.router.state.key_values import ABSENT, Entry, StateAwayError, check
+from pointsman.router.state.key_values import ABSENT, Change, Entry, StateAwayError, check
 
 FILE: Final = "values.db"
 _BUSY_S: Final = 2.0
+_CHECK_UP_TO_BYTES: Final = 67_108_864  # checking a larger file at every start takes too long
 _VERSION: Final = 1
 _SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS key_values (key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL,
@@ -61,6 +62,31 @@ class SqliteKeyValues:
                 (key, value, fresh, None if life_s is None else now + life_s),
             )
             return int(fresh)
+
+    def put_all(self, values: Mapping[str, bytes]) -> None:
+        for key, value in values.items():
+            check(key, value)
+        with self._opened() as connection, write_transaction(connection):
+            (fresh,) = connection.execute(
+                "UPDATE versions SET last = last + ? RETURNING last", (len(values),)
+            ).fetchone()
+            rows = [(key, value, fresh - number) for number, (key, value) in enumerate(values.items())]
+            connection.executemany("INSERT OR REPLACE INTO key_values VALUES (?, ?, ?, NULL)", rows)
+
+    def change(self, keys: Sequence[str], change: Change) -> None:
+        now = self._clock()
+        with self._opened() as connection, write_transaction(connection):
+            query = f"SELECT value FROM key_values WHERE key = :key AND {_LIVES}"  # noqa: S608
+            rows = {key: connection.execute(query, {"key": key, "now": now}).fetchone() for key in keys}
+            wanted = change(now, {key: row[0] for key, row in rows.items() if row})
+            for key, (value, _) in wanted.items():
+                check(key, value)
+            connection.execute("DELETE FROM key_values WHERE expires <= ?", (now,))
+            (fresh,) = connection.execute("UPDATE versions SET last = last + 1 RETURNING last").fetchone()
+            connection.executemany(
+                "INSERT OR REPLACE INTO key_values VALUES (?, ?, ?, ?)",
+                [(key, value, fresh, now + life_s) for key, (value, life_s) in wanted.items()],
+            )
 
     def delete(self, key: str, *, version: int | None = None) -> bool:
         with self._opened() as connection, write_transaction(connection):
@@ -111,6 +137,39 @@ class SqliteKeyValues:
             connection.close()
             raise
         return connection
+
+
+def set_aside_if_broken(state_dir: Path) -> str | None:
+    """Rename a file that is no database any more, so that a new one can be made; return its new name.
+
+    Raises StateAwayError: it cannot be renamed.
+    """
+    path = state_dir / FILE
+    if not path.exists() or not _is_broken(path):
+        return None
+    aside = path.with_name(f"{FILE}.broken-{time.time_ns() // 1_000_000}")
+    try:
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    except OSError as error:
+        raise StateAwayError(f"{path} is damaged and cannot be renamed: {error.strerror}") from error
+    return aside.name
+
+
+def _is_broken(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    connection = sqlite3.connect(path, timeout=_BUSY_S)
+    try:
+        if path.stat().st_size > _CHECK_UP_TO_BYTES:
+            connection.execute("PRAGMA schema_version")
+            return False
+        return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
+    except sqlite3.Error as error:
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    finally:
+        connection.close()
 
 
 def _prepare(connection: sqlite3.Connection) -> None:

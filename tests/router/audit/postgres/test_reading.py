@@ -138,6 +138,58 @@ def test_seqs_of_gateways_are_in_the_order_of_time(tmp_path: Path, postgres: Pos
     assert all(len(str(row.seq)) == 16 for row in rows)  # a link of the page, and exact in JavaScript
 
 
+def test_equal_seqs_of_gateways_cost_no_row_and_repeat_none(tmp_path: Path, postgres: Postgres) -> None:
+    """Three gateways whose clocks show the same microsecond."""
+    expected = set()
+    for name in "abc":
+        log = AuditLog(Journal(tmp_path / name / FOLDER, lowest_seq=lambda: 10**15))
+        for number in range(5):
+            log.begin(request(f"{name}{number}"), "execute").finish("ok")
+            expected.add((10**15 + number, f"{name}{number}"))
+        log.close()
+        if name != "c":  # the last one's are in the journal of the gateway that is asked
+            move(PostgresWriter(postgres, name), tmp_path / name / FOLDER, None)
+    source = kept(postgres, tmp_path / "c")
+    assert {(row.seq, row.request_id) for row in read_rows(source)} == expected
+    for size, scanned in ((1, 50), (2, 50), (4, 50), (2, 4)):
+        found, before = [], None
+        while True:
+            page = read_page(source, Filter(), newest=0, before=before, count=size, scanned=scanned)
+            found += [(row.seq, row.request_id) for row in page.rows]
+            if (before := page.older) is None:
+                break
+        assert sorted(found) == sorted(expected)  # each once
+    for seq, request_id in expected:
+        (row,) = read_rounds(source, seq, request_id)
+        assert (row.seq, row.request_id) == (seq, request_id)
+
+
+def test_what_was_under_way_or_in_the_journal_at_the_begin_is_followed_once(tmp_path: Path, postgres: Postgres) -> None:
+    """`tail -f` begins while a call of another gateway runs, and before this one has moved its rows."""
+    other, own = (Journal(tmp_path / name / FOLDER, lowest_seq=lambda: 10**15) for name in ("other", "own"))
+    others_log, own_log = AuditLog(other), AuditLog(own)
+    runs = others_log.begin(request("runs"), "execute")
+    other.rotate()
+    move(PostgresWriter(postgres, "other"), tmp_path / "other" / FOLDER, other.position)
+    own_log.begin(request("in the journal"), "execute").finish("ok")  # with the same seq
+    source = kept(postgres, tmp_path / "own")
+    following = follow(source, Filter(), 5, pause=lambda: None)
+    assert [row.request_id for row in next(following)] == ["in the journal"]
+    before = source.look()
+    own.rotate()
+    move(PostgresWriter(postgres, "own"), tmp_path / "own" / FOLDER, own.position)
+    assert next(following) == []  # it was shown
+    moved = source.look()
+    runs.finish("ok")
+    other.rotate()
+    move(PostgresWriter(postgres, "other"), tmp_path / "other" / FOLDER, other.position)
+    assert [row.request_id for row in next(following)] == ["runs"]
+    assert next(following) == []
+    assert len({before, moved, source.look()}) == 3  # the page notices each
+    own_log.close()
+    others_log.close()
+
+
 def test_a_follower_misses_no_row_of_four_gateways(tmp_path: Path, postgres: Postgres) -> None:
     names, rounds, done = "abcd", 30, threading.Event()
 

@@ -7,7 +7,7 @@ import pytest
 from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.core.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
-from pointsman.router.downstream.connection import Call, ConnectionLostError
+from pointsman.router.downstream.connection import Call, CallNotSentError, ConnectionLostError
 from pointsman.router.downstream.talk.handshake import negotiate
 
 NS = "io.modelcontextprotocol/"
@@ -57,6 +57,14 @@ async def test_a_modern_server_is_found_out_by_its_answer_to_discover() -> None:
     meta = wire.sent[0][1]["_meta"]
     assert meta[NS + "protocolVersion"] == LATEST_MODERN_VERSION
     assert meta[NS + "clientCapabilities"] == {}
+
+
+async def test_a_server_that_does_not_listen_is_not_asked_for_its_other_era() -> None:
+    """It may begin to listen in between, and the transport has given it up by then."""
+    wire = Scripted(discover=CallNotSentError("it refused the connection"), initialize=LEGACY)
+    with pytest.raises(CallNotSentError, match="it refused the connection"):
+        await negotiate(wire, "auto", 5)
+    assert wire.methods == ["server/discover"]
 
 
 @pytest.mark.parametrize(

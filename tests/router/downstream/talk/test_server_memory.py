@@ -114,7 +114,12 @@ async def test_a_gateway_knows_after_a_restart_which_tools_are_quiet(tmp_path: P
 async def test_the_names_of_a_servers_tools_are_kept_for_the_same_entry(tmp_path: Path) -> None:
     memory = ServerMemory(tmp_path)
     memory.of("notes", server())
-    memory.note_tool_names("notes", ["find", "greet", "see\u200bnothing", "x" * 129], ["greet", "x" * 129])
+    memory.note_tool_names(
+        "notes",
+        ["find", "greet", "see\u200bnothing", "x" * 129],
+        ["greet", "x" * 129],
+        {"find": "read", "greet": "write"},
+    )
     memory.note_tool_names("stranger", ["spy"])
     memory.flush()
     again = ServerMemory(tmp_path)
@@ -122,9 +127,11 @@ async def test_the_names_of_a_servers_tools_are_kept_for_the_same_entry(tmp_path
     again.of("notes", server())
     assert again.tool_names("notes") == ("find", "greet")
     assert again.app_tool_names("notes") == {"greet"}
+    assert again.claims("notes") == {"find": "read", "greet": "write"}
     again.of("notes", server(args=["-x"]))
     assert again.tool_names("notes") == ()
     assert not again.app_tool_names("notes")
+    assert not again.claims("notes")
     assert again.tool_names("stranger") == ()
 
 

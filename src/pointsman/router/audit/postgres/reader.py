@@ -26,14 +26,16 @@ _UPPER: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class PostgresRows:
-    """Fits `kept.KeptRows`: the rows of all gateways, and the journal of this one."""
-
-    shared = True
+    """Fits `kept.SharedRows`: the rows of all gateways, and the journal of this one."""
 
     def __init__(self, postgres: Postgres, state_dir: Path) -> None:
         self.journal = state_dir / FOLDER
         self._tables = AuditTables(postgres)
-        self.known_id = 0
+        self.seen = 0, 0
+
+    @property
+    def shared(self) -> PostgresRows:
+        return self
 
     @contextmanager
     def read(self, wanted: Filter, *, backwards: bool) -> Iterator[Iterator[Stored]]:
@@ -79,11 +81,17 @@ class PostgresRows:
             found = connection.execute(newest, (list(tokens),)).fetchall()
         return {token: LastUse(time_ms, client) for token, time_ms, client in found}
 
-    def newest_id(self) -> int:
+    def look(self) -> tuple[int, int]:
         with self._tables.reading() as connection:
             # Of rows that were committed: writers hold a lock, so there is no lower number to come.
-            self.known_id = _one(connection, b"SELECT max(id) FROM audit") or 0
-        return self.known_id
+            newest = _one(connection, b"SELECT max(id) FROM audit") or 0
+            self.seen = newest, _one(connection, b"SELECT count(*) FROM audit WHERE outcome IS NULL") or 0
+        return self.seen
+
+    def unfinished(self, up_to_id: int) -> list[int]:
+        with self._tables.reading() as connection:
+            found = connection.execute(b"SELECT id FROM audit WHERE outcome IS NULL AND id <= %s", (up_to_id,))
+            return [number for (number,) in found.fetchall()]
 
     def arrivals(self, after_id: int, also: Iterable[int]) -> list[tuple[int, Stored]]:
         statement = f"{_SELECT.replace('SELECT', 'SELECT id,', 1)} WHERE id > %s OR id = ANY(%s) ORDER BY id"

@@ -19,8 +19,9 @@ from pointsman.core.given_path import GivenPath
 from pointsman.router.cli.common.output import echo
 
 if TYPE_CHECKING:  # pydantic takes 0.3 s, and many commands do without the configuration
-    from pointsman.config.model import GatewayConfig
+    from pointsman.config.model import GatewayConfig, LogFormat
     from pointsman.config.settings import Settings
+    from pointsman.router.serving.log_lines import LogLines
 
 config_option = click.option(
     "--config",
@@ -101,17 +102,18 @@ def note(message: str) -> None:
     echo(message, err=True)
 
 
-def log_to_stderr(settings: Settings) -> None:
-    """Log to stderr; libraries only from level WARNING."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)-7s %(message)s",
-        datefmt="%H:%M:%S",
-    )
+def log_to_stderr(settings: Settings, wanted: LogFormat = "auto") -> LogLines:
+    """Log to stderr; libraries only from level WARNING. `wanted` holds until the configuration says otherwise."""
+    from pointsman.router.serving.log_lines import LogLines
+
+    lines = LogLines(settings.log_format or wanted, terminal=sys.stderr.isatty())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(lines)
+    logging.basicConfig(handlers=[handler], level=settings.log_level.upper())
     # httpx2 logs the full URL of each request.
     for library in ("uvicorn", "uvicorn.error", "watchfiles", "asyncio", "httpx2", "httpcore2"):
         logging.getLogger(library).setLevel(max(logging.WARNING, logging.getLogger().level))
+    return lines
 
 
 def confirmed(yes: bool) -> bool:

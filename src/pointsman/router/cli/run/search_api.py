@@ -43,11 +43,13 @@ def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
     make_non_dumpable()
     with report_config_errors():
         settings = read_settings()
-        log_to_stderr(settings)
+        lines = log_to_stderr(settings)
         file = search_api_config_file(config_file, settings)
 
         def read() -> GatewayConfig:
-            return apply_search_api_overrides(file.load(), settings, host=host, port=port)
+            config = apply_search_api_overrides(file.load(), settings, host=host, port=port)
+            lines.configure(config.log.format)
+            return config
 
         def ready(url: str) -> None:
             if file.secret is not None:

@@ -42,7 +42,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
     make_non_dumpable()
     with report_config_errors():
         settings = read_settings()
-        log_to_stderr(settings)
+        lines = log_to_stderr(settings)
         folder = state_folder(state_dir, settings, os.environ)
         file = gateway_config_file(config_file, settings, folder)
 
@@ -74,6 +74,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
             file.first_token,
             manager,
             page=None if manager.supervises else page,  # a manager's log would keep the code
+            stderr=lines,
         )
         try:
             run_event_loop(run_daemon(launch))

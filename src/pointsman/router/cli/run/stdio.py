@@ -47,7 +47,7 @@ def stdio(config_file: Path | None, state_dir: Path | None, project: str | None)
     make_non_dumpable()  # the token is in our environment, and servers run as the same user
     with report_config_errors():
         settings = read_settings()
-        log_to_stderr(settings)
+        log_to_stderr(settings, "text")  # clients show it to people
         folder = state_folder(state_dir, settings, os.environ)
     token = settings.token.get_secret_value() if settings.token is not None else None
     locator = GatewayLocator(folder, token, lambda: _launch(config_file, settings, folder))

@@ -9,7 +9,7 @@ import click
 
 from pointsman.config.edits import add_project, remove_project, set_project
 from pointsman.config.errors import ConfigError
-from pointsman.config.model import UNASSIGNED, GatewayConfig
+from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig
 from pointsman.router.cli.common.edited import (
     Edited,
     environ,
@@ -51,9 +51,13 @@ def list_projects(config_file: Path | None, state_dir: Path | None, as_json: boo
     if as_json:
         print_json({"configuration": str(edited.path), "projects": listed})
         return
-    rows = [("PROJECT", "OPTIMIZATION", "EXPOSURE", "SERVERS")]
+    rows = [("PROJECT", "OPTIMIZATION", "EXPOSURE", "SERVERS", "TOOLS")]
     rows += [
-        (one["id"] or '""', one["optimization"], one["exposure"], ", ".join(one["servers"]) or "none") for one in listed
+        (
+            *(one["id"] or '""', one["optimization"], one["exposure"]),
+            *(", ".join(one["servers"]) or "none", _tools(one["tools"])),
+        )
+        for one in listed
     ]
     for line in table(rows):
         echo(line)
@@ -63,6 +67,12 @@ def list_projects(config_file: Path | None, state_dir: Path | None, as_json: boo
 @click.argument("name", shell_complete=complete("projects"))
 @click.option("--optimization", type=click.Choice(["bm25", "cloud", OFF]), help="How tool_discovery ranks tools.")
 @click.option("--exposure", type=click.Choice(["meta", "flat"]), help="Two tools that find the others, or all by name.")
+@click.option(
+    "--tools",
+    multiple=True,
+    metavar="PATTERN",
+    help='Tools of the project, such as "github:get_*", or "!github:*" for all others; "*" for all. Repeatable.',
+)
 @click.option("--create", is_flag=True, help="Create the project if there is none of this name.")
 @edited_config_option
 @state_dir_option
@@ -71,6 +81,7 @@ def set_(
     name: str,
     optimization: str | None,
     exposure: str | None,
+    tools: tuple[str, ...],
     create: bool,
     config_file: Path | None,
     state_dir: Path | None,
@@ -81,13 +92,15 @@ def set_(
     values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if optimization == OFF:
         values["optimization"] = None
+    if tools:
+        values["tools"] = None if tools == (ANY,) else list(tools)
     edited = Edited.find(config_file, state_dir)
     before, _ = _loaded(edited.path)
     with report_edit_errors(edited.path, "project"):
         if not create:
             require_projects(edited.path, [name])
         if not values and not create:
-            raise ConfigCommandError("Nothing to set. Give --optimization or --exposure.")
+            raise ConfigCommandError("Nothing to set. Give --optimization, --exposure or --tools.")
         if create and name and name not in project_names(edited.path):
             change = add_project(edited.path, name, values, environ())
         else:
@@ -101,7 +114,8 @@ def set_(
         print_json({"configuration": str(edited.path), "gateway": edited.running, "project": row})
         return
     shown = f"Project `{name}`" if name else "Callers without a project"
-    echo(f"{shown}: optimization {row['optimization']}, exposure {row['exposure']} (in {edited.path}).")
+    tools_shown = f", tools {_tools(row['tools'])}" if row["tools"] is not None else ""
+    echo(f"{shown}: optimization {row['optimization']}, exposure {row['exposure']}{tools_shown} (in {edited.path}).")
     edited.note_pending()
     if before is not None and edited.running and (reconnected := _reconnected(before, config)):
         note(f"Reconnected, because `exposure` decides whether a server may offer apps: {', '.join(reconnected)}.")
@@ -123,6 +137,10 @@ def remove(name: str, config_file: Path | None, state_dir: Path | None, as_json:
         return
     echo(f"Project `{name}` removed from {edited.path}.")
     edited.note_pending()
+
+
+def _tools(patterns: list[str] | None) -> str:
+    return "all" if patterns is None else ", ".join(patterns)
 
 
 def _loaded(path: Path) -> tuple[GatewayConfig | None, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from pointsman.router.cli.common.owner import (
     plural,
     progress,
 )
+from pointsman.router.cli.common.replicas import here_option, tell_of_others, well_at_others
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
 if TYPE_CHECKING:
@@ -232,26 +233,38 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
 
 @server.command()
 @server_argument
+@here_option
 @state_dir_option
 @json_option
-def restart(server_id: str, state_dir: Path | None, as_json: bool) -> None:
-    """Open a new connection to SERVER, then close the old one. Calls under way may finish."""
+def restart(server_id: str, here: bool, state_dir: Path | None, as_json: bool) -> None:
+    """Open a new connection to SERVER, then close the old one. Calls under way may finish.
+
+    With several replicas: first at the one that is asked, then at all others.
+    """
     with progress(f"Restarting `{server_id}` ..."):
-        found = ask_gateway(state_dir, "restart_server", timeout_s=TRIAL_S, server=server_id)
+        found = ask_gateway(state_dir, "restart_server", timeout_s=TRIAL_S, server=server_id, here=here)
+    if not as_json:
+        tell_of_others(found, "running")
     _show(found, as_json)
+    if not well_at_others(found, "running"):
+        sys.exit(1)
 
 
 @server.command()
 @server_argument
+@here_option
 @state_dir_option
 @json_option
-def stop(server_id: str, state_dir: Path | None, as_json: bool) -> None:
+def stop(server_id: str, here: bool, state_dir: Path | None, as_json: bool) -> None:
     """Stop SERVER until `server restart`, or until its entry changes. The configuration stays as it is."""
-    found = ask_gateway(state_dir, "stop_server", server=server_id)
+    found = ask_gateway(state_dir, "stop_server", timeout_s=TRIAL_S, server=server_id, here=here)
     if as_json:
         print_json(found)
     else:
         echo(f"Server `{server_id}` is stopped. `pointsman server restart {server_id}` starts it again.")
+        tell_of_others(found, "stopped")
+    if not well_at_others(found, "stopped"):
+        sys.exit(1)
 
 
 def _toggle(enabled: bool) -> click.Command:
@@ -372,10 +385,19 @@ def _show(found: dict[str, Any], as_json: bool, *, printed: bool = False) -> Non
     elif well:
         version = f", protocol {found['protocol']}" if found["protocol"] else ""
         echo(f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'] or 0, 'tool')}{version}.")
+        _show_flags(found.get("flags", ()))
     else:
         _show_failure(found)
     if not well:
         sys.exit(1)
+
+
+def _show_flags(flags: Sequence[Mapping[str, str]]) -> None:
+    if not flags:
+        return
+    note("Read these definitions before you trust the server:")
+    for flag in flags:
+        echo(f"  | {escaped(flag['text'])}", err=True)
 
 
 def _show_failure(found: dict[str, Any]) -> None:
@@ -466,11 +488,12 @@ def _try_alone(server_id: str, config_file: Path | None, state_dir: Path | None)
     from pointsman.router.owner.trial import try_server
 
     with report_config_errors():
-        config = load_gateway_config(config_file or Edited.find(None, state_dir).path, tried=server_id)
+        path = config_file or Edited.find(None, state_dir).path
+        config = load_gateway_config(path, tried=server_id)
     if server_id not in config.servers:
         near = closest(server_id, config.servers)
         hint = f" Did you mean `{near}`?" if near else " `pointsman server list` shows them."
         raise ConfigCommandError(f"There is no server `{server_id}`.{hint}")
     note("No gateway runs now, so the server is started for this trial only.")
     with progress(f"Trying `{server_id}` ..."):
-        return try_server(config, server_id, owned_folder(state_dir))
+        return try_server(config, server_id, path, owned_folder(state_dir))

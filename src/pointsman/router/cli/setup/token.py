@@ -19,7 +19,7 @@ from pointsman.config.errors import ConfigError
 from pointsman.config.expiry import has_expired, read_expiry, show_expiry
 from pointsman.config.files import ReplaceError
 from pointsman.config.loader import load_tokens
-from pointsman.config.model import Token
+from pointsman.config.model import SCOPES, Scope, Token
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import read_settings
 from pointsman.config.yaml.text_edits import EditError
@@ -30,6 +30,7 @@ from pointsman.router.cli.common.options import (
     ConfigCommandError,
     edited_config_option,
     json_option,
+    load_gateway_config,
     note,
     report_config_errors,
     state_dir_option,
@@ -39,6 +40,7 @@ from pointsman.router.cli.common.output import echo, print_json, table
 from pointsman.router.clients.dialects import DIALECTS, Dialect
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
 from pointsman.router.clients.setup import snippet
+from pointsman.router.owner.description import unseen_servers, unseen_text
 
 
 def _complete_clients(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -71,6 +73,21 @@ def token() -> None:
     help='Project the token may act for; "*" for all, "" for calls without a project. Repeatable.',
 )
 @click.option("--server", "servers", multiple=True, help='Server the token may use; "*" for all. Repeatable.')
+@click.option("--read-only", is_flag=True, help="Only tools that read: the same as --scope read.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(SCOPES),
+    help="What its tools may do; by default all three. Repeatable.",
+)
+@click.option(
+    "--tools",
+    "tools",
+    multiple=True,
+    metavar="PATTERN",
+    help='Tools it may use, such as "github:get_*", or "!github:*" for all others; by default all. Repeatable.',
+)
 @click.option(
     "--expires", help="Expiry: a date (2027-01-31, inclusive), a time, or a duration from now (12h, 30d, 8w)."
 )
@@ -89,6 +106,9 @@ def create(
     name: str | None,
     projects: tuple[str, ...],
     servers: tuple[str, ...],
+    read_only: bool,
+    scopes: tuple[Scope, ...],
+    tools: tuple[str, ...],
     expires: str | None,
     clients: tuple[str, ...],
     config_file: Path | None,
@@ -101,6 +121,7 @@ def create(
     """
     if name is None or (not projects and not servers):
         name, projects, servers = _ask_for_rights(name, projects, servers)
+    scopes = _scopes(read_only, scopes)
     dialects = _dialects(clients)
     until = _expiry(expires, datetime.now(UTC)) if expires is not None else None
     secret = new_secret()
@@ -109,7 +130,9 @@ def create(
     with report_config_errors(), _report_edit_errors(path):
         require_projects(path, projects)
         try:
-            change = add_token(path, name, digest(secret), projects, servers, until, os.environ)
+            change = add_token(
+                path, name, digest(secret), projects, servers, until, os.environ, scopes=scopes, tools=tools
+            )
         except NameTakenError:
             step = f"Revoke it with `pointsman token revoke {name}`, or choose another name"
             raise ConfigCommandError(f"Token `{name}` already exists in {path}. {step}.") from None
@@ -127,6 +150,7 @@ def create(
     if not entries:
         note("`pointsman client add NAME` sets up a client; `pointsman client list` shows which are known.")
     _warn_if_useless(name, projects, servers)
+    _warn_of_unseen_servers(path, name)
     if problem:  # told last: the secret is in the file, and cannot be printed again
         raise CommandError(f"Token `{name}` works only once this is corrected:", *problem.split("\n"))
 
@@ -267,6 +291,24 @@ def _warn_if_useless(name: str, projects: Sequence[str], servers: Sequence[str])
         note('or create it with --server S (--server "*" for all). The search service checks projects only.')
 
 
+def _scopes(read_only: bool, scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    if not read_only:
+        return scopes
+    if set(scopes) - {"read"}:
+        raise click.UsageError("--read-only is --scope read; give one of them.")
+    return ("read",)
+
+
+def _warn_of_unseen_servers(path: Path, name: str) -> None:
+    """Name the servers whose tools a token does not see because nobody trusts what they say of them."""
+    try:
+        config = load_gateway_config(path)
+    except ConfigError:
+        return  # told already, or by whoever starts the gateway
+    if unseen := unseen_servers(config, name):
+        note(unseen_text(name, unseen))
+
+
 def _expiry(given: str, now: datetime) -> str:
     """Return the expiry as the file stores it."""
     try:
@@ -280,17 +322,21 @@ def _row(name: str, entry: Token, now: datetime) -> dict[str, object]:
         "name": name,
         "projects": entry.projects,
         "servers": entry.servers,
+        "scopes": entry.scopes,
+        "tools": entry.tools,
         "expires": show_expiry(entry.expires),
         "expired": has_expired(entry.expires, now),
     }
 
 
 def _table(tokens: Mapping[str, Token], now: datetime) -> Iterator[str]:
-    rows = [("NAME", "PROJECTS", "SERVERS", "EXPIRES")]
+    rows = [("NAME", "PROJECTS", "SERVERS", "SCOPES", "TOOLS", "EXPIRES")]
     for name, entry in tokens.items():
         expired = has_expired(entry.expires, now)
         expires = (show_expiry(entry.expires) or "never") + (" (expired)" if expired else "")
-        rows.append((name, _join_names(entry.projects), _join_names(entry.servers), expires))
+        scopes = "all" if entry.scopes == SCOPES else ", ".join(entry.scopes)
+        tools = "all" if entry.tools is None else ", ".join(entry.tools)
+        rows.append((name, _join_names(entry.projects), _join_names(entry.servers), scopes, tools, expires))
     return table(rows)
 
 

@@ -12,13 +12,17 @@ from pointsman.core.escape import escaped
 from pointsman.router.cli.common.options import json_option, state_dir_option
 from pointsman.router.cli.common.output import echo, paint, print_json, table
 from pointsman.router.cli.common.owner import ask_gateway, paint_state, plural
+from pointsman.router.cli.common.replicas import replica_address
 
 
 @click.command()
 @state_dir_option
 @json_option
 def status(state_dir: Path | None, as_json: bool) -> None:
-    """Show the running gateway: servers, calls, latency and the context tokens it saves."""
+    """Show the running gateway: servers, calls, latency and the context tokens it saves.
+
+    Of several replicas, the first one that answers is shown, and the state of all.
+    """
     answer = ask_gateway(state_dir, "status")
     if as_json:
         print_json(answer)
@@ -36,10 +40,37 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     for problem in answer["problems"].values():
         yield f"  {paint('problem', 'red')}        {escaped(problem)}"
     yield ""
+    if len(answer.get("replicas", ())) > 1:
+        yield from _replica_lines(answer["replicas"])
+        yield ""
     yield from server_lines(answer["servers"])
     yield ""
     yield from _call_lines(answer["calls"])
     yield from _context_lines(answer["context"])
+
+
+def _replica_lines(replicas: list[dict[str, Any]]) -> Iterator[str]:
+    """How each replica is; what follows in the output is about the first of them, which was asked."""
+    yield f"Replicas: {len(replicas)}. Servers, calls and savings below are those of {replicas[0]['replica']}."
+    rows = [("REPLICA", "ADDRESS", "STATE", "SERVERS", "CALLS", "ERRORS", "")]
+    for one in replicas:
+        its = one.get("status")
+        if its is None:
+            silent = paint("no answer", "red")
+            rows.append((one["replica"], replica_address(one), silent, "-", "-", "-", one["problem"]))
+            continue
+        ready = paint("ready", "green") if its["ready"] else paint("not ready", "red")
+        servers, calls = its["servers"], its["calls"]
+        count = f"{servers['running']} of {servers['enabled']} running"
+        counts = (f"{calls['calls']:,}", f"{calls['errors']:,}")
+        rows.append((one["replica"], replica_address(one), ready, count, *counts, "; ".join(_missing(servers))))
+    yield from (f"  {line}" for line in table(rows))
+
+
+def _missing(servers: dict[str, Any]) -> Iterator[str]:
+    for one in servers["list"]:
+        if one["enabled"] and one["state"] != "running":
+            yield f"`{one['id']}` is {one['state']}"
 
 
 def server_lines(servers: dict[str, Any]) -> Iterator[str]:

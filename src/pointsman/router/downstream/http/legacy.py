@@ -186,7 +186,10 @@ class LegacyHttp:
         self._messages.calls[number] = call
         on_message = partial(self._messages.receive_in_call, call)
         try:
-            response = await self._client.send(session.post, body)
+            head = session.post
+            if call.request is not None and call.request.span is not None:
+                head = with_headers(head, call.request.span.context)
+            response = await self._client.send(head, body)
             if session.has_id and response.status == HTTPStatus.NOT_FOUND:
                 response.close()
                 raise _SessionLostError

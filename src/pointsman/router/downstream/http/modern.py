@@ -61,7 +61,10 @@ class ModernHttp:
         self._messages.calls[number] = call
         on_message = partial(self._messages.receive_in_call, call)
         try:
-            response = await self._client.send(self._head_for(call), body)
+            head = self._head_for(call)
+            if call.request is not None and call.request.span is not None:
+                head = with_headers(head, call.request.span.context)
+            response = await self._client.send(head, body)
             if call.method == LISTEN and response.kind == EVENT_STREAM:
                 return await self._listen(response)
             result = await read_result(response, number, self._result_bytes, on_message, self._memory)

@@ -18,6 +18,7 @@ from pointsman.router.downstream.connection import Connect, Connection, OnNotifi
 from pointsman.router.downstream.stderr_log import ServerLogs, StderrLog
 from pointsman.router.downstream.stdio.child import Command, ProcessStarter
 from pointsman.router.downstream.stdio.connection import connect_stdio
+from pointsman.router.downstream.stdio.launch import Confined
 from pointsman.router.downstream.talk.server_memory import ServerMemory, ServerRecord
 from pointsman.router.serving.in_flight import AnswerMemory, InFlight
 
@@ -49,7 +50,10 @@ class Connectors(Struct, frozen=True):
     def command_of(self, server_id: str, server: Server) -> Command:
         if server.bundled is None:
             assert server.command is not None  # the model guarantees it
-            return Command((server.command, *server.args), secret_values(server.env), server.cwd, server.inherit_env)
+            argv, env = (server.command, *server.args), secret_values(server.env)
+            return Command(
+                argv, env, server.cwd, server.inherit_env, Confined(server.sandbox, server.limits, server_id)
+            )
         env = bundled_environment(server_id, server, self.state_folder, self.environ, self.state_database)
         # -P: a folder called `pointsman` in the working directory must not shadow the package.
         argv = (sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args)

@@ -7,9 +7,9 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,9 +18,11 @@ from pointsman.router.downstream.repeated_failures import times_text
 from pointsman.router.downstream.stderr_log import StderrLog, sanitize
 from pointsman.router.downstream.stdio.environment import child_environment, missing_program_hint
 from pointsman.router.downstream.stdio.guard import Guard, when_exited
+from pointsman.router.downstream.stdio.launch import FILTER_HANDLE, FREE, Confined, Launch, SandboxRefusedError
 
 logger = logging.getLogger(__name__)
 
+_SIGNALLED = 128  # bubblewrap adds it to the signal that ended the server
 _LAST_WORDS_S = 0.25  # between a child's exit and the end of its pipes, or the other way round
 
 
@@ -76,12 +78,21 @@ USUAL_GRACE = StopGrace()
 
 
 class SystemChild:
-    """One child process, leader of its own session and group."""
+    """One child process, leader of its own session and group.
+
+    If it is `wrapped`, the leader is bubblewrap, whose end is the immediate end of all in its sandbox.
+    """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], events: ChildEvents, guard: Guard | None, grace: StopGrace
+        self,
+        process: subprocess.Popen[bytes],
+        events: ChildEvents,
+        guard: Guard | None,
+        grace: StopGrace,
+        launch: Launch,
     ) -> None:
         self._process = process
+        self._launch = launch
         self._events = events
         self._guard = guard
         self._grace = grace
@@ -123,6 +134,8 @@ class SystemChild:
             self._guard.forget(self.pid)
         self._process.poll()
         self._exited.set()
+        if self._launch.temporary is not None:
+            asyncio.get_running_loop().run_in_executor(None, _delete_unused, self._launch.temporary)
         self._on_end_of("exit")
 
     # ------------------------------------------------------------------ the end
@@ -153,6 +166,8 @@ class SystemChild:
         code = self._process.returncode
         if code is None:
             return "it closed its output"
+        if self._launch.wrapped and code > _SIGNALLED:
+            code = _SIGNALLED - code
         return f"it was ended by {_signal_name(-code)}" if code < 0 else f"it exited with code {code}"
 
     def _log_cause(self, what: str) -> None:
@@ -230,7 +245,11 @@ class SystemChild:
         """Send a signal to the whole group. Its number is ours until the leader has been reaped."""
         if not self._exited.is_set():
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
+                if self._launch.wrapped and number == signal.SIGTERM:
+                    for member in _members(self.pid):
+                        os.kill(member, number)
+                else:
+                    os.killpg(self.pid, number)
 
     def _close_pipes(self) -> None:
         for pipe in self._pipes:
@@ -245,6 +264,17 @@ class _Pipe(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended(self._name)
+
+
+def _members(group: int) -> list[int]:
+    """The processes of a group without its leader."""
+    members = []
+    for name in os.listdir("/proc"):
+        with suppress(OSError, ValueError, IndexError):
+            stat = Path(f"/proc/{int(name)}/stat").read_bytes().rpartition(b")")[2].split()
+            if int(stat[2]) == group != int(name):
+                members.append(int(name))
+    return members
 
 
 def _signal_name(number: int) -> str:
@@ -262,6 +292,7 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
     cwd: Path | None = None
     inherit: tuple[str, ...] = ()  # names of our variables, in addition to the usual ones
+    confined: Confined = FREE
 
     @property
     def name(self) -> str:
@@ -279,11 +310,16 @@ class SystemProcesses:
     """The real `ProcessStarter`."""
 
     def __init__(
-        self, guard: Guard | None, grace: StopGrace = USUAL_GRACE, environment: Mapping[str, str] = os.environ
+        self,
+        guard: Guard | None,
+        grace: StopGrace = USUAL_GRACE,
+        environment: Mapping[str, str] = os.environ,
+        protected: Sequence[Path] = (),  # the state folder and what else no confined server may reach
     ) -> None:
         self._guard = guard
         self._grace = grace
         self._environment = environment
+        self._protected = tuple(protected)
 
     async def __call__(self, command: Command, events: ChildEvents) -> Child:
         env = child_environment(self._environment, command.env, command.argv[0], command.inherit)
@@ -291,11 +327,14 @@ class SystemProcesses:
             name, value = self._guard.mark
             env[name] = value
         try:
-            process = await _start(command, env)
+            process, launch = await _start(command, env, self._protected)
+        except SandboxRefusedError as error:
+            events.stderr.forget_last_run()
+            raise ConnectionLostError(f"`{command.name}` cannot be started: {error}") from None
         except (OSError, ValueError) as error:
             events.stderr.forget_last_run()  # a program that was not started wrote nothing
             raise ConnectionLostError(_why_not_started(command, error)) from None
-        child = SystemChild(process, events, self._guard, self._grace)
+        child = SystemChild(process, events, self._guard, self._grace, launch)
         opening = asyncio.ensure_future(child.open())
         try:
             await asyncio.shield(opening)  # half-connected pipes could not be closed cleanly
@@ -309,9 +348,12 @@ class SystemProcesses:
         return child
 
 
-async def _start(command: Command, env: dict[str, str]) -> subprocess.Popen[bytes]:
+_Started = tuple[subprocess.Popen[bytes], Launch]
+
+
+async def _start(command: Command, env: dict[str, str], protected: tuple[Path, ...]) -> _Started:
     """Start on a thread: the kernel suspends it until the child executes its program, long on a busy machine."""
-    starting = asyncio.get_running_loop().run_in_executor(None, _popen, command, env)
+    starting = asyncio.get_running_loop().run_in_executor(None, _popen, command, env, protected)
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -319,11 +361,11 @@ async def _start(command: Command, env: dict[str, str]) -> subprocess.Popen[byte
         raise
 
 
-def _discard(started: asyncio.Future[subprocess.Popen[bytes]]) -> None:
+def _discard(started: asyncio.Future[_Started]) -> None:
     """End a child that has no waiter left."""
     if started.cancelled() or started.exception() is not None:
         return
-    process = started.result()
+    process, _ = started.result()
     when_exited(process, lambda: _reap(process))
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -336,18 +378,52 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
     process.poll()
 
 
-def _popen(command: Command, env: dict[str, str]) -> subprocess.Popen[bytes]:
+def _popen(command: Command, env: dict[str, str], protected: tuple[Path, ...]) -> _Started:
     """Not by the event loop: uvloop's children inherit descriptors, and asyncio reports an exit too late."""
-    return subprocess.Popen(  # noqa: S603 - a list of arguments from the operator's own configuration
-        command.argv,
-        bufsize=0,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=env,
-        cwd=command.cwd,
-        start_new_session=True,
-    )
+    launch = Launch(command.argv, env, command.cwd)
+    if command.confined:
+        from pointsman.router.downstream.stdio.sandbox import plan, this_host  # imported on demand
+
+        launch = plan(command.argv, env, command.cwd, command.confined, this_host(), protected)
+    if launch.temporary is not None:
+        _delete_unused(launch.temporary)
+    if launch.downloads is not None:
+        launch.downloads.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handles: tuple[int, ...] = ()
+    if launch.filter is not None:
+        handles = (_in_memory(launch.filter),)
+        argv = tuple(str(handles[0]) if each == FILTER_HANDLE else each for each in launch.argv)
+        launch = replace(launch, argv=argv)
+    try:
+        process = subprocess.Popen(  # noqa: S603 - a list of arguments from the operator's own configuration
+            launch.argv,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=launch.env,
+            cwd=launch.cwd,
+            start_new_session=True,
+            pass_fds=handles,
+        )
+    finally:
+        for handle in handles:
+            os.close(handle)
+    return process, launch
+
+
+def _delete_unused(parent: str) -> None:
+    from pointsman.router.downstream.stdio.sandbox import delete_unused
+
+    delete_unused(parent)
+
+
+def _in_memory(data: bytes) -> int:
+    """A file handle from which a program can read the data."""
+    handle = os.memfd_create("filter")
+    os.write(handle, data)
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle
 
 
 def _why_not_started(command: Command, error: OSError | ValueError) -> str:

@@ -14,7 +14,13 @@ from pointsman.core.sdk import (
     MODERN_PROTOCOL_VERSIONS,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
-from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction
+from pointsman.router.downstream.connection import (
+    BudgetExceededError,
+    Call,
+    CallNotSentError,
+    ConnectionLostError,
+    Introduction,
+)
 from pointsman.router.downstream.stderr_log import sanitize
 from pointsman.router.downstream.talk.request_meta import (
     APPS_CLIENT,
@@ -70,7 +76,7 @@ async def _detect_era(wire: Wire, probe_s: float, apps: bool) -> Introduction:
     tried = [probe]
     try:
         await asyncio.wait(tried, timeout=probe_s)
-        if probe.done() and probe.exception() is None:
+        if probe.done() and not _calls_for_initialize(probe.exception()):
             return probe.result()
         tried.append(asyncio.create_task(_initialize(wire, apps)))
         return await _first_success(tried)
@@ -78,6 +84,12 @@ async def _detect_era(wire: Wire, probe_s: float, apps: bool) -> Introduction:
         for attempt in tried:
             attempt.cancel()
         await asyncio.gather(*tried, return_exceptions=True)
+
+
+def _calls_for_initialize(failure: BaseException | None) -> bool:
+    """Whether the server may be a legacy one. If nothing was sent, it does not listen, and the whole attempt fails: one
+    that begins to listen now would have a connection that counts as lost."""
+    return failure is not None and not isinstance(failure, CallNotSentError)
 
 
 async def _first_success(attempts: list[asyncio.Task[Introduction]]) -> Introduction:
@@ -113,7 +125,7 @@ async def _discover(wire: Wire, apps: bool) -> Introduction:
         )
     meta = _object(result.get("_meta"))
     info = _object(meta.get(NAMESPACE + "serverInfo"))
-    return Introduction("modern", version, _object(result.get("capabilities")), info)
+    return Introduction("modern", version, _object(result.get("capabilities")), info, _instructions(result))
 
 
 def _discover_params(version: str, apps: bool) -> Json:
@@ -142,7 +154,8 @@ async def _initialize(wire: Wire, apps: bool) -> Introduction:
     if version not in HANDSHAKE_PROTOCOL_VERSIONS:
         raise ConnectionLostError(f"it answered initialize with protocol version {sanitize(repr(version), 40)}")
     await wire.notify("notifications/initialized", {})
-    return Introduction("legacy", version, _object(result.get("capabilities")), _object(result.get("serverInfo")))
+    info = _object(result.get("serverInfo"))
+    return Introduction("legacy", version, _object(result.get("capabilities")), info, _instructions(result))
 
 
 async def _request(wire: Wire, method: str, params: Json) -> Json:
@@ -152,6 +165,11 @@ async def _request(wire: Wire, method: str, params: Json) -> Json:
         raise HandshakeRefusedError(method, refusal) from None
     except BudgetExceededError as broken:
         raise ConnectionLostError(str(broken)) from None
+
+
+def _instructions(result: Json) -> str:
+    text = result.get("instructions")
+    return text if isinstance(text, str) else ""
 
 
 def _object(value: object) -> Json:

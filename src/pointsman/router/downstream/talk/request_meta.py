@@ -39,6 +39,9 @@ def with_meta(call: Call, era: Era, version: str, progress_token: int) -> Json:
         given = request.params.get("_meta")
         if given and not given.keys() <= _NOT_SENT_ON:
             meta = {key: value for key, value in given.items() if key not in _PRIVATE and not key.startswith(_RESERVED)}
+        if request.span is not None:
+            meta.pop("tracestate", None)  # of the client, where it belongs to an invalid `traceparent`
+            meta |= request.span.context
         if request.client.progress_token is not None:
             meta["progressToken"] = progress_token
     if era == "modern":

@@ -10,12 +10,14 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
+from pointsman.catalog.effects import Effect
 from pointsman.catalog.overview import kept_names
 from pointsman.config.server_model import Server
 from pointsman.router.downstream.bundled import secret_values
@@ -26,6 +28,8 @@ FILE = "servers.json"
 _WRITE_AFTER_S = 1.0  # changes within this time are written once
 _MAX_BYTES = 4 << 20  # of the file; a larger one is ignored
 _SALT_CHARS = 32
+# Keys of an entry that say nothing about what the server does.
+_NOT_ITS_OWN = {"name", "projects", "tool_permissions", "trust_annotations", "prefix", "timeouts", "pin"}
 _MAX_NAMES = 1_000  # of each kind, in the file; there may be more in memory
 _MAX_NAME_CHARS = 512
 _MAX_KNOWN = 10_000  # in memory; names come from the server's own list, so there are few
@@ -38,7 +42,17 @@ class ServerRecord:
     may have asked a question that could not be routed. Suspicion is not kept across restarts.
     """
 
-    __slots__ = ("_note_change", "_ran", "app_tools", "asking", "asks_outside_calls", "quiet", "suspected", "tools")
+    __slots__ = (
+        "_note_change",
+        "_ran",
+        "app_tools",
+        "asking",
+        "asks_outside_calls",
+        "claims",
+        "quiet",
+        "suspected",
+        "tools",
+    )
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._note_change = changed
@@ -48,6 +62,7 @@ class ServerRecord:
         self.suspected: set[str] = set()
         self.tools: Sequence[str] = ()  # of its last list
         self.app_tools: frozenset[str] = frozenset()  # those of them that are for apps only
+        self.claims: Mapping[str, Effect] = {}  # the effects of those that claim to do no harm
         self.asks_outside_calls = False  # over HTTP: it asks on the standalone stream instead of the stream of the call
 
     @property
@@ -61,15 +76,19 @@ class ServerRecord:
             self._ran = ran
             self._note_change()
 
-    def listed(self, names: Iterable[str], for_apps: Collection[str]) -> None:
+    def listed(self, names: Iterable[str], for_apps: Collection[str], claims: Mapping[str, Effect]) -> None:
         """It gave a list of its tools."""
         kept = kept_names(names)
+        claimed: dict[str, Effect] = {name: claims[name] for name in kept if claims.get(name) in ("read", "write")}
         app_tools = frozenset(kept).intersection(for_apps)
         if kept != self.tools:
             self.tools = kept
             self._note_change()
         if app_tools != self.app_tools:
             self.app_tools = app_tools
+            self._note_change()
+        if claimed != self.claims:
+            self.claims = claimed
             self._note_change()
 
     def may_ask(self, name: str) -> bool:
@@ -105,13 +124,16 @@ class _Entry(msgspec.Struct, omit_defaults=True):
     quiet: list[str] = []
     tools: list[str] = []
     app_tools: list[str] = []
+    read_tools: list[str] = []
+    write_tools: list[str] = []
 
 
+_NO_TOOLS: dict[str, list[str]] = {"tools": [], "app_tools": [], "read_tools": [], "write_tools": []}
 # What is left out of a file that is too large, from nothing to nearly everything.
 _LEAVE_OUT: tuple[dict[str, list[str]], ...] = (
     {},
-    {"tools": [], "app_tools": []},
-    {"tools": [], "app_tools": [], "quiet": []},
+    _NO_TOOLS,
+    {**_NO_TOOLS, "quiet": []},
 )
 
 
@@ -145,6 +167,7 @@ class ServerMemory:
             record.quiet.update(name for name in kept.quiet if name not in record.asking)
             record.tools = kept_names(kept.tools)
             record.app_tools = frozenset(record.tools).intersection(kept.app_tools)
+            record.claims = {**dict.fromkeys(kept.read_tools, "read"), **dict.fromkeys(kept.write_tools, "write")}
         self._records[server_id] = (fingerprint, record)
         return record
 
@@ -158,10 +181,21 @@ class ServerMemory:
         known = self._records.get(server_id)
         return known[1].app_tools if known is not None else ()
 
-    def note_tool_names(self, server_id: str, names: Iterable[str], for_apps: Collection[str] = ()) -> None:
+    def claims(self, server_id: str) -> Mapping[str, Effect]:
+        """The effects that the tools of these names claim; a name that is missing here is destructive."""
+        known = self._records.get(server_id)
+        return known[1].claims if known is not None else {}
+
+    def note_tool_names(
+        self,
+        server_id: str,
+        names: Iterable[str],
+        for_apps: Collection[str] = (),
+        claims: Mapping[str, Effect] = MappingProxyType({}),
+    ) -> None:
         known = self._records.get(server_id)
         if known is not None:
-            known[1].listed(names, for_apps)
+            known[1].listed(names, for_apps, claims)
 
     def keep_only(self, server_ids: Collection[str]) -> None:
         """Forget all other servers: they have been removed from the configuration."""
@@ -183,7 +217,7 @@ class ServerMemory:
 
     def _fingerprint(self, server: Server) -> str:
         """A hash of the entry. Salted, because an entry may hold secrets that can be guessed."""
-        entry = server.model_dump(mode="json", exclude={"name", "projects", "tool_permissions", "prefix", "timeouts"})
+        entry = server.model_dump(mode="json", exclude=_NOT_ITS_OWN)
         entry |= {"env": secret_values(server.env), "headers": secret_values(server.headers)}
         return blake2b(msgspec.json.encode(entry, order="sorted"), key=self._salt.encode(), digest_size=16).hexdigest()
 
@@ -191,7 +225,8 @@ class ServerMemory:
         servers = dict(self._kept)
         for server_id, (fingerprint, record) in self._records.items():
             asking, quiet = _bounded(record.asking), _bounded(record.quiet)
-            names = list(record.tools), sorted(record.app_tools)
+            claiming = ([name for name, one in record.claims.items() if one == effect] for effect in ("read", "write"))
+            names = list(record.tools), sorted(record.app_tools), *claiming
             servers[server_id] = _Entry(fingerprint, record.ran, asking, quiet, *names)
         for leave_out in _LEAVE_OUT:
             slim = {key: msgspec.structs.replace(entry, **leave_out) for key, entry in servers.items()}

@@ -41,8 +41,20 @@ class LegacyMethods:
     def __init__(self, state: FrontState) -> None:
         self._state = state
 
-    async def initialize(self, client: Client, caller: Caller) -> Json:
+    async def initialize(self, http: HttpRequest, client: Client, caller: Caller) -> Json:
         """Return the result of `initialize`."""
+        if self._state.tracer is None:
+            return await self._initialize(client, caller)
+        span = self._state.tracer.begin(http.message or {}, http.head, caller)
+        try:
+            result = await self._initialize(client, caller)
+        except BaseException as error:
+            span.end(error)
+            raise
+        span.end(result)
+        return result
+
+    async def _initialize(self, client: Client, caller: Caller) -> Json:
         result: Json = {
             "protocolVersion": client.version,
             "capabilities": self._state.gateway.capabilities(caller, "legacy"),
@@ -67,7 +79,8 @@ class LegacyMethods:
         same_id = session.calls.setdefault(client_id, [])
         same_id.append(exchange)
         try:
-            await exchange.run(method, self._handle(session, method, message.get("params") or {}, caller, exchange))
+            params = message.get("params") or {}
+            await exchange.run(method, caller, self._handle(session, method, params, caller, exchange))
         finally:
             same_id.remove(exchange)
             if not same_id:
@@ -82,7 +95,9 @@ class LegacyMethods:
             token = progress_token(meta) if meta else None
             if token is not None:
                 client = replace(client, progress_token=token)
-            request = FrontRequest(next(self._state.request_ids), method, params, caller, client)
+            request = exchange.request = FrontRequest(
+                next(self._state.request_ids), method, params, caller, client, exchange.span
+            )
             if method in _SUBSCRIBING:
                 return as_legacy(await session.subscriptions.handle(request, exchange))
             return as_legacy(await self._state.gateway.handle(request, exchange))
@@ -183,7 +198,7 @@ class LegacyEndpoint:
             client = legacy_client(message.get("params") or {})
         except ProtocolError as error:
             raise HttpError(400, error.message, code=error.code) from None
-        body = result_message(message["id"], await self._methods.initialize(client, caller))
+        body = result_message(message["id"], await self._methods.initialize(http, client, caller))
         try:
             session = self._sessions.open(caller, http.project, client)
         except TooManySessionsError:

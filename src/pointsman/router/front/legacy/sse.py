@@ -150,14 +150,14 @@ class SseTransport:
         elif "id" not in message:
             self._methods.notify(session, method, message.get("params") or {})
         elif method == "initialize":
-            await self._initialize(sse, message, caller)
+            await self._initialize(sse, message, caller, http)
         elif session.client is _UNINITIALIZED and method != "ping":
             sse.respond(error_message(message["id"], INVALID_REQUEST, _INITIALIZE_FIRST))
         else:
             exchange = SseExchange(self._state, message["id"], http, RULES, session, sse=sse)
             await self._methods.run(session, message, caller, exchange)
 
-    async def _initialize(self, sse: SseSession, message: Json, caller: Caller) -> None:
+    async def _initialize(self, sse: SseSession, message: Json, caller: Caller, http: HttpRequest) -> None:
         if sse.session.client is not _UNINITIALIZED:
             sse.respond(error_message(message["id"], INVALID_REQUEST, _INITIALIZED))
             return
@@ -167,4 +167,4 @@ class SseTransport:
             sse.respond(error_message(message["id"], error.code, error.message))
             return
         sse.session.client = client
-        sse.respond(result_message(message["id"], await self._methods.initialize(client, caller)))
+        sse.respond(result_message(message["id"], await self._methods.initialize(http, client, caller)))

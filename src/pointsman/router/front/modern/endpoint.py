@@ -78,7 +78,7 @@ class ModernEndpoint:
             if schema is not None:
                 _check_param_headers(head, schema, message["params"].get("arguments"))
         exchange = Exchange(self._state, message["id"], http, _RULES, self._parked)
-        await exchange.run(message["method"], self._handle(message, caller, exchange))
+        await exchange.run(message["method"], caller, self._handle(message, caller, exchange))
 
     def _check_routing(self, message: Json, head: Head, routed: _Routed | None) -> None:
         """Check that headers and body agree, and remember it for an equal call. Raises HttpError."""
@@ -98,7 +98,9 @@ class ModernEndpoint:
         if check is not None:
             client = modern_client(params["_meta"])
             check(params)
-            request = exchange.request = FrontRequest(next(self._state.request_ids), method, params, caller, client)
+            request = exchange.request = FrontRequest(
+                next(self._state.request_ids), method, params, caller, client, exchange.span
+            )
             if params.get("requestState") is not None and method in INPUT_REQUIRED_METHODS:  # a retry with answers
                 state = self._parked.seal.open(request, params["requestState"])
                 if "park" in state:

@@ -138,11 +138,7 @@ class LargeResults:
 
     def _may_use(self, caller: Caller, tool_key: str) -> bool:
         key = ToolKey.parse(tool_key)
-        return (
-            key is not None
-            and key.server_id in self._catalog.usable_servers(caller)
-            and self._catalog.rights.may_use(caller, key.server_id, key.tool_name)
-        )
+        return key is not None and self._catalog.may_use(caller, key)
 
 
 class _Large(Struct, frozen=True):

@@ -71,7 +71,7 @@ async def _read(parts: Parts, wanted: Filter, before: int | None, count: int) ->
 async def one(view: View) -> Response:
     seq = seq_of(view.path("seq"))
     try:
-        rounds = await asyncio.to_thread(read_rounds, view.parts.audit_rows, seq)
+        rounds = await asyncio.to_thread(read_rounds, view.parts.audit_rows, seq, view.query("request") or None)
     except READ_ERRORS as error:
         raise OwnerError("audit_unreadable", f"The audit cannot be read: {error}") from error
     row = next((row for row in rounds if row.seq == seq), None)
@@ -182,7 +182,8 @@ def _moment(text: str, name: str) -> int | None:
 
 async def _rows(parts: Parts, _: str) -> object:
     rows = parts.audit_rows
-    return parts.audit.position, 0 if isinstance(rows, Path) else rows.known_id
+    shared = None if isinstance(rows, Path) else rows.shared
+    return parts.audit.position, None if shared is None else shared.seen
 
 
 SCREEN = Screen(

@@ -27,6 +27,9 @@ _NAMES = ("queries", "context", "token", "project", "search", "most", "expected"
 _WHY = {
     "down": "The server is not ready",
     "permission": "Switched off by `tool_permissions`",
+    "scope": "Outside the token's `scopes`; without `trust_annotations`, a server has only destructive tools",
+    "token_tools": "Left out by `tools` of the token",
+    "project_tools": "Left out by `tools` of the project",
     "off": "Discovery is switched off for this project",
     "expired": "The token has expired",
     "disabled": "The server is switched off",

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.names import display_name
-from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.rights import CallerLimits, RightsIndex
 from pointsman.config.edits import Writer, add_project, remove_project, set_project, set_server, set_token
 from pointsman.config.errors import closest
 from pointsman.config.files import Rewritten
@@ -113,6 +113,18 @@ async def set_exposure(view: View) -> Response:
     return await _set(view, {"exposure": chosen}, f"exposes {EXPOSURES[chosen].lower()}", text)
 
 
+async def set_patterns(view: View) -> Response:
+    """Choose which tools of its servers the project has."""
+    patterns = read_patterns(view)
+    text = "" if patterns else "Callers of the project can then use all tools of its servers."
+    return await _set(view, {"tools": patterns}, "has another choice of tools", text)
+
+
+def read_patterns(view: View) -> list[str] | None:
+    """The patterns that were typed, one a line; None: all tools."""
+    return [line.strip() for line in view.field("tools").splitlines() if line.strip()] or None
+
+
 async def set_server_membership(view: View) -> Response:
     """Add a server to the project, or take it out of it."""
     project_id, server_id, path = _project_of(view), view.field("server"), view.parts.config_path
@@ -208,7 +220,8 @@ async def remove(view: View) -> Response:
 async def _set(view: View, values: Mapping[str, Any], done: str, text: str) -> Response:
     project_id, path, config = _project_of(view), view.parts.config_path, view.parts.current.config
     one = config.projects[project_id] if project_id else config.unassigned
-    if all(getattr(one, key) == value for key, value in values.items()):  # maybe by default
+    before = {key: list(had) if isinstance(had := getattr(one, key), tuple) else had for key in values}
+    if before == values:  # maybe by default
         raise OwnerError("unchanged", "That is what the configuration has already.")
 
     def edit(environ: Mapping[str, str], write: Writer) -> Rewritten:
@@ -253,15 +266,15 @@ def _server_rows(parts: Parts, servers: Iterable[str], wanted: str) -> list[Json
 def _server_cells(parts: Parts, row: Json, callers: Iterable[Caller]) -> Iterator[Json]:
     """How many of its tools each caller may use; None: the server has listed none yet."""
     rights, listed = parts.catalog.rights, parts.catalog.last_list(row["id"])
-    counts: dict[bool, int] = {}  # tool_permissions are those of the server, so callers differ in little
+    counts: dict[tuple[bool, CallerLimits], int] = {}  # many tokens have the same limits
     for caller in callers:
         granted = rights.may_use_server(caller, row["id"])
-        apps = rights.reaches_app_tools(caller)
-        if granted and listed is not None and apps not in counts:
+        alike = rights.reaches_app_tools(caller), rights.limits_of(caller)
+        if granted and listed is not None and alike not in counts:
             tools = listed.items.items()
-            counts[apps] = sum(_may_use(rights, caller, row["id"], name, tool) for name, tool in tools)
+            counts[alike] = sum(_may_use(rights, caller, row["id"], name, tool) for name, tool in tools)
         total = len(listed.items) if listed is not None else None
-        yield {"granted": granted, "may": counts.get(apps, 0) if granted else 0, "total": total}
+        yield {"granted": granted, "may": counts.get(alike, 0) if granted else 0, "total": total}
 
 
 def _tool_rows(parts: Parts, server_id: str, wanted: str) -> list[Json]:
@@ -287,7 +300,9 @@ def _tool_cells(parts: Parts, row: Json, callers: Iterable[Caller]) -> Iterator[
 
 
 def _may_use(rights: RightsIndex, caller: Caller, server_id: str, name: str, tool: KnownTool) -> bool:
-    return rights.may_use(caller, server_id, name) and (not tool.for_apps_only or rights.reaches_app_tools(caller))
+    if tool.for_apps_only and not rights.reaches_app_tools(caller):
+        return False
+    return rights.may_use(caller, server_id, name, tool.claimed)
 
 
 def _described(config: GatewayConfig, rights: RightsIndex, project_id: str) -> Json:
@@ -344,6 +359,7 @@ SCREEN = Screen(
         ("GET", PATH + "/{id}", show_one),
         ("POST", PATH + "/{id}/optimization", set_optimization),
         ("POST", PATH + "/{id}/exposure", set_exposure),
+        ("POST", PATH + "/{id}/patterns", set_patterns),
         ("POST", PATH + "/{id}/servers", set_server_membership),
         ("POST", PATH + "/{id}/tokens", set_token_membership),
         ("POST", PATH + "/{id}/tools", set_permission),

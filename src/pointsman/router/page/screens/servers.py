@@ -14,19 +14,14 @@ from pointsman.config.secrets import mask_secrets
 from pointsman.core.model import Json
 from pointsman.core.sdk import MODERN_PROTOCOL_VERSIONS
 from pointsman.router.owner.channel import OwnerError
-from pointsman.router.owner.operations import (
-    described_server,
-    restart_server,
-    servers,
-    settled_server,
-    stop_server,
-    test_server,
-)
+from pointsman.router.owner.operations import described_server, servers, settled_server, test_server
 from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.replicas import restart_everywhere, stop_everywhere
 from pointsman.router.owner.savings import schema_tokens
 from pointsman.router.page.registry import Screen
 from pointsman.router.page.rendering import plural
 from pointsman.router.page.screens.server_entries import changed_values, pasted, typed_entry
+from pointsman.router.page.screens.server_pins import approve_definitions, waiting_definitions
 from pointsman.router.page.view import CLIENT, View
 
 START = "/page/servers"
@@ -127,7 +122,7 @@ async def remove(view: View) -> Response:
 async def restart(view: View) -> Response:
     server_id = view.path("id")
     stopped = described_server(view.parts, server_id)["state"] == "stopped"
-    return _told(view, await restart_server(view.parts, server_id, CLIENT), "Started" if stopped else "Restarted")
+    return _told(view, await restart_everywhere(view.parts, server_id, CLIENT), "Started" if stopped else "Restarted")
 
 
 async def stop(view: View) -> Response:
@@ -136,7 +131,9 @@ async def stop(view: View) -> Response:
         _require(view, server_id)
         text = "Its tools are away until you start it again. The configuration stays as it is."
         return view.confirm(f"Stop {server_id}?", text, button="Stop", danger=True, back=f"{START}/{server_id}")
-    await stop_server(view.parts, server_id, CLIENT)
+    one = await stop_everywhere(view.parts, server_id, CLIENT)
+    if away := _not_at(one, "stopped"):
+        return _back(view, server_id, f"is stopped, but not at {away}", "bad")
     return _back(view, server_id, "is stopped")
 
 
@@ -171,6 +168,7 @@ async def _list(view: View, problem: str = "", paste_problem: str = "", http_sta
 async def _one(view: View, problem: str = "", http_status: int = 200) -> Response:
     server_id = view.path("id")
     server = _require(view, server_id)
+    await view.parts.catalog.watch.refresh()
     one = described_server(view.parts, server_id)
     tokens = await asyncio.to_thread(_all_tokens, view.parts, [server_id])
     log = [mask_secrets(line) for line in view.parts.logs.of(server_id).tail(LOG_LINES)]
@@ -183,6 +181,7 @@ async def _one(view: View, problem: str = "", http_status: int = 200) -> Respons
         log=log,
         projects=view.parts.current.config.projects,
         problem=problem,
+        **await waiting_definitions(view.parts, server_id),
     )
 
 
@@ -208,10 +207,21 @@ def _told(view: View, one: Json, done: str) -> Response:
     server_id = one["id"]
     if not one["enabled"]:
         return _back(view, server_id, "is switched off", "warn")
+    if away := _not_at(one, "running"):
+        return view.done(f"{done}, but `{server_id}` does not run at {away}", f"{START}/{server_id}", "bad")
     if one["state"] == "running" and one["tools"] is not None:
         return view.done(f"{done}: `{server_id}` runs with {plural(one['tools'], 'tool')}.", f"{START}/{server_id}")
     reason = one["reason"] or f"it is {one['state']}"
     return view.done(f"{done}, but `{server_id}` does not run: {reason}", f"{START}/{server_id}", "bad")
+
+
+def _not_at(one: Json, state: str) -> str:
+    """The other replicas at which a server does not have this state, with the reason of the first; "": none."""
+    others = [other for other in one.get("replicas", ()) if other.get("server", {}).get("state") != state]
+    if not others:
+        return ""
+    reason = others[0].get("problem") or others[0]["server"]["reason"] or f"it is {others[0]['server']['state']}"
+    return f"replica {', '.join(other['replica'] for other in others)}: {reason}"
 
 
 def _back(view: View, server_id: str, what: str, kind: str = "ok") -> Response:
@@ -256,6 +266,7 @@ SCREEN = Screen(
         ("POST", f"{START}/{{id}}/restart", restart),
         ("POST", f"{START}/{{id}}/stop", stop),
         ("POST", f"{START}/{{id}}/test", test),
+        ("POST", f"{START}/{{id}}/approve", approve_definitions),
     ],
     topics={"log": _log},
 )

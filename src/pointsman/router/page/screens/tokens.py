@@ -16,7 +16,7 @@ from pointsman.config.edits import Writer, add_token, remove_token, set_token
 from pointsman.config.errors import closest
 from pointsman.config.expiry import has_expired, read_expiry, show_expiry
 from pointsman.config.files import Rewritten
-from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig
+from pointsman.config.model import ANY, SCOPES, UNASSIGNED, GatewayConfig, Scope, Token
 from pointsman.config.secrets import digest, new_secret
 from pointsman.core.model import Json
 from pointsman.router.audit.kept import READ_ERRORS
@@ -25,12 +25,18 @@ from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
 from pointsman.router.clients.setup import snippet
 from pointsman.router.owner.channel import OwnerError
+from pointsman.router.owner.description import unseen_servers, unseen_text
 from pointsman.router.page.registry import Screen
-from pointsman.router.page.screens.projects import NO_PROJECT
+from pointsman.router.page.screens.projects import NO_PROJECT, read_patterns
 from pointsman.router.page.view import View
 
 PATH = "/page/tokens"
 ROWS = 50
+SCOPE_CHOICES = {
+    "read write destructive": "All tools",
+    "read write": "No destructive tools",
+    "read": "Only tools that read",
+}
 DRAFT_S = 600.0
 MAX_DRAFTS = 32
 
@@ -121,12 +127,14 @@ async def _create(view: View, name: str, client: str, secret: str) -> Response |
     if client and client not in DIALECTS:
         raise OwnerError("unknown_client", f"No client `{client[:64]}` is known.")
     projects, servers, expires = _rights(view)
+    scopes, tools = _limits(view)
     path = view.parts.config_path
+    limits = {"scopes": () if scopes == list(SCOPES) else scopes, "tools": tools or ()}
 
     def edit(environ: Mapping[str, str], write: Writer) -> Rewritten:
-        return add_token(path, name, digest(secret), projects, servers, expires, environ, write)
+        return add_token(path, name, digest(secret), projects, servers, expires, environ, write, **limits)
 
-    title, text = f"Create the token {name[:64]}?", _lacks(projects, servers)
+    title, text = f"Create the token {name[:64]}?", _lacks(view, name, projects, servers, scopes)
     return await view.change(edit, "token", title=title, to=PATH, text=text, button="Create")
 
 
@@ -134,8 +142,11 @@ async def change(view: View) -> Response:
     name, path = _token_of(view), view.parts.config_path
     token = view.parts.current.config.tokens[name]
     projects, servers, expires = _rights(view, show_expiry(token.expires))
-    given: dict[str, Any] = {"projects": projects, "servers": servers}
-    values = {key: value for key, value in given.items() if value != list(getattr(token, key))}
+    scopes, tools = _limits(view, token)
+    given: dict[str, Any] = {"projects": projects, "servers": servers, "scopes": scopes, "tools": tools or []}
+    values = {key: value for key, value in given.items() if value != list(getattr(token, key) or ())}
+    if "tools" in values:
+        values["tools"] = tools
     if expires != show_expiry(token.expires):
         values["expires"] = expires
     if not values:
@@ -145,7 +156,8 @@ async def change(view: View) -> Response:
         return set_token(path, name, values, environ, write)
 
     to = f"{PATH}/{name}"
-    asked = await view.change(edit, "token", title=f"Change {name}?", to=to, text=_lacks(projects, servers))
+    text = _lacks(view, name, projects, servers, scopes)
+    asked = await view.change(edit, "token", title=f"Change {name}?", to=to, text=text)
     return asked or view.done(f"The rights of `{name}` have changed. Its secret stays the same.", to)
 
 
@@ -192,10 +204,26 @@ def _rights(view: View, kept: str | None = None) -> tuple[list[str], list[str], 
     return [ANY] if ANY in projects else projects, [ANY] if ANY in servers else servers, expires
 
 
-def _lacks(projects: Sequence[str], servers: Sequence[str]) -> str:
+def _limits(view: View, token: Token | None = None) -> tuple[list[Scope], list[str] | None]:
+    """Scopes and patterns of the form; where it has no such field, those of the token. None stands for all tools."""
+    kept = token.scopes if token is not None else SCOPES
+    named = view.field("scopes", " ".join(kept)).split()
+    scopes: list[Scope] = [scope for scope in SCOPES if scope in named]
+    if not scopes or len(scopes) < len(named):
+        raise OwnerError("invalid", "Choose what the tools of the token may do.")
+    if "tools" not in view.form:
+        return scopes, list(token.tools) if token is not None and token.tools else None
+    return scopes, read_patterns(view)
+
+
+def _lacks(view: View, name: str, projects: Sequence[str], servers: Sequence[str], scopes: Sequence[Scope]) -> str:
     if not projects:
         return "It may act for no project, so every call is denied until it gets one."
-    return "" if servers else "It may use no server, so it finds no tools until it gets one."
+    if not servers:
+        return "It may use no server, so it finds no tools until it gets one."
+    token = Token(sha256="0" * 64, projects=tuple(projects), servers=tuple(servers), scopes=tuple(scopes))
+    unseen = unseen_servers(view.parts.current.config.model_copy(update={"tokens": {name: token}}), name)
+    return unseen_text(name[:64], unseen) if unseen else ""
 
 
 def _sent_already(view: View, name: str) -> str:
@@ -238,6 +266,8 @@ def _described(config: GatewayConfig, name: str, uses: Mapping[str, LastUse] | N
         "name": name,
         "projects": [one or NO_PROJECT for one in token.projects],
         "servers": list(token.servers),
+        "scopes": " ".join(token.scopes),
+        "tools": list(token.tools or ()),
         "expires": show_expiry(token.expires),
         "expired": has_expired(token.expires),
         "never": "unknown: the audit cannot be read" if uses is None else "never",
@@ -252,6 +282,7 @@ def _choices(config: GatewayConfig) -> dict[str, Any]:
         "no_project": NO_PROJECT,
         "projects": {NO_PROJECT: "without a project", **{one: one for one in config.projects}},
         "servers": {one: one for one in config.servers},
+        "scopes": SCOPE_CHOICES,
     }
 
 

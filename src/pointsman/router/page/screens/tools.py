@@ -97,7 +97,7 @@ def _listed(parts: Parts) -> Iterator[Listed]:
         last = parts.catalog.last_list(server_id)
         if last is not None and server.enabled:
             permits = parts.catalog.rights.permits(OWNER, server_id)
-            yield from (Listed(tool, permits(name)) for name, tool in last.items.items())
+            yield from (Listed(tool, permits(name, tool.claimed)) for name, tool in last.items.items())
 
 
 def _matches(one: Listed, words: str, server_id: str, shown: str) -> bool:
@@ -137,7 +137,7 @@ async def one(view: View) -> Response:
     listed = _require(view.parts, key)
     arguments, seq = None, seq_of(view.query("row"))
     if seq:
-        rows = await asyncio.to_thread(read_rounds, view.parts.audit_rows, seq)
+        rows = await asyncio.to_thread(read_rounds, view.parts.audit_rows, seq, view.query("request") or None)
         row = next((row for row in rows if row.seq == seq and row.tool_key == str(key)), None)
         arguments = row.arguments if row is not None and isinstance(row.arguments, dict) else None
     values = draft(listed.tool.tool.get("inputSchema"), arguments or {})
@@ -232,7 +232,7 @@ def _require(parts: Parts, key: ToolKey) -> Listed:
     tool: Any = last.items.get(key.tool_name) if last is not None else None
     if tool is None:
         raise OwnerError("unknown_tool", f"No server has listed a tool `{str(key)[:80]}`. It may be gone or not ready.")
-    return Listed(tool, parts.catalog.rights.permits(OWNER, key.server_id)(key.tool_name))
+    return Listed(tool, parts.catalog.rights.may_use(OWNER, key.server_id, key.tool_name, tool.claimed))
 
 
 async def _lists(parts: Parts, _: str) -> object:

@@ -1,0 +1,288 @@
+"""`pointsman pin`: the definitions of servers that were approved, and those that wait for approval."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pointsman.core.escape import escaped
+from pointsman.core.given_path import GivenPath
+from pointsman.router.cli.common.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
+from pointsman.router.cli.common.output import echo, paint, print_json, table
+from pointsman.router.cli.common.owner import ask_gateway, complete, plural, progress
+
+WAIT_S = 60.0
+MAX_FILE_BYTES = 64 << 20
+MAX_BATCH_BYTES = 500_000  # the gateway takes twice as much
+_COLOURS = {"+": "green", "-": "red"}
+_REASONS = {
+    "changed": "changed",
+    "new": "new",
+    "waiting": "waits: its pins were lost",
+    "not stored": "waits: the pins cannot be read or written",
+}
+
+target_argument = click.argument("targets", nargs=-1, metavar="[SERVER[:NAME]]...", shell_complete=complete("servers"))
+file_option = click.option("--file", type=GivenPath(), help="A file that `pin export` wrote.")
+
+
+@click.group()
+def pin() -> None:
+    """Review and approve what servers say about their tools, when it changes."""
+
+
+@pin.command(name="list")
+@target_argument
+@state_dir_option
+@json_option
+def list_pins(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -> None:
+    """List how many definitions of each server are approved, and name those that wait."""
+    servers = _asked(state_dir, targets)
+    if as_json:
+        print_json({"servers": servers})
+        return
+    if not servers:
+        note("No server has pins.")
+        return
+    rows = [["SERVER", "PIN", "APPROVED", "WAITING"]]
+    rows += [[one["id"], one["pin"], str(one["approved"]), str(len(one["held"]))] for one in servers]
+    for line in table(rows):
+        echo(line)
+    for server_id, one in _held(servers):
+        echo(f"{_name(server_id, one)}: {_REASONS[one['reason']]}")
+    _advise(servers)
+
+
+@pin.command()
+@target_argument
+@state_dir_option
+@json_option
+def diff(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -> None:
+    """Show what has changed in the definitions that wait, line by line. A new one has added lines only."""
+    servers = _asked(state_dir, targets, diffs=True)
+    if as_json:
+        print_json({"servers": servers})
+        return
+    for server_id, one in _held(servers):
+        _show(server_id, one)
+    _advise(servers)
+
+
+@pin.command()
+@target_argument
+@click.option("--all", "everything", is_flag=True, help="All definitions of all servers that wait.")
+@file_option
+@click.option("--yes", "-y", is_flag=True, help="Do not show the differences and ask.")
+@state_dir_option
+def approve(targets: tuple[str, ...], everything: bool, file: Path | None, yes: bool, state_dir: Path | None) -> None:
+    """Approve definitions that wait: of a server, one of them, or those that are in a file.
+
+    They can be used at once. One that changes again before that waits on.
+    """
+    if not targets and not everything and file is None:
+        raise ConfigCommandError("Name a server or one of its definitions, or pass --all or --file.")
+    servers = _asked(state_dir, targets, diffs=not yes)
+    if file is not None:
+        servers = _only_those_in(_read_file(file), servers)
+    chosen = [one for one in servers if one["held"] or one["waits"]]
+    if not chosen:
+        note("Nothing waits for approval.")
+        return
+    if not yes:
+        for server_id, one in _held(chosen):
+            _show(server_id, one)
+        count = sum(len(one["held"]) for one in chosen)
+        click.confirm(f"Approve {plural(count, 'definition')}?", abort=True)
+    for one in chosen:
+        _approve(state_dir, one["id"], one["held"])
+
+
+@pin.command()
+@file_option
+@state_dir_option
+@json_option
+def check(file: Path | None, state_dir: Path | None, as_json: bool) -> None:
+    """Compare what servers list now with what is approved, or with a file. Exit code 1: it differs."""
+    if file is None:
+        servers = _asked(state_dir, ())
+        found = [_name(server_id, one) + f": {_REASONS[one['reason']]}" for server_id, one in _held(servers)]
+        found += [f"{one['id']}: lists nothing, or does not run" for one in servers if not one["listed"]]
+    else:
+        with progress("Asking the servers ..."):
+            found = [*_differences(_read_file(file), ask_gateway(state_dir, "pin_definitions", timeout_s=WAIT_S))]
+    if as_json:
+        print_json({"differences": found})
+    else:
+        for line in found:
+            echo(escaped(line))
+        note("No difference." if not found else f"{plural(len(found), 'difference')}.")
+    if found:
+        sys.exit(1)
+
+
+@pin.command()
+@click.argument("file", type=GivenPath())
+@state_dir_option
+def export(file: Path, state_dir: Path | None) -> None:
+    """Write the approved definitions that servers list now to FILE, as digests, for a repository."""
+    with progress("Asking the servers ..."):
+        answer = ask_gateway(state_dir, "pin_definitions", timeout_s=WAIT_S)
+    servers: dict[str, Any] = {}
+    for server_id, kinds in answer["servers"].items():
+        approved = {
+            kind: {name: {"whole": one["whole"], "schema": one["schema"]} for name, one in sorted(listed.items())}
+            for kind, every in sorted(kinds.items())
+            if (listed := {name: one for name, one in every.items() if one["approved"]})
+        }
+        if approved:
+            servers[server_id] = approved
+    document = {"format": answer["format"], "servers": servers}
+    try:
+        file.write_text(json.dumps(document, indent=1, sort_keys=True, ensure_ascii=True) + "\n")
+    except OSError as error:
+        raise CommandError(f"Could not write {file}: {error.strerror}.") from error
+    count = sum(len(listed) for kinds in servers.values() for listed in kinds.values())
+    note(f"Wrote {plural(count, 'definition')} of {plural(len(servers), 'server')} to {file}.")
+
+
+# ------------------------------------------------------------------ helpers
+
+
+def _asked(state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = False) -> list[Any]:
+    """The servers that are named, or all; of a server with a name, only the definitions of that name."""
+    wanted: dict[str, set[str]] = {}
+    for target in targets:
+        server_id, _, name = target.partition(":")
+        wanted.setdefault(server_id, set()).add(name)
+    servers: list[Any] = []
+    with progress("Asking the servers ..."):
+        named: list[str | None] = [*wanted]
+        for one in named or [None]:
+            answer = ask_gateway(state_dir, "pins", timeout_s=WAIT_S, server=one, diffs=diffs)
+            servers += answer["servers"]
+    if answer["problem"]:
+        note(f"The pins cannot be used: {answer['problem']}")
+    for one in servers:
+        names = wanted.get(one["id"], {""})
+        if "" not in names:
+            one["held"] = [each for each in one["held"] if each["name"] in names]
+            if missing := names - {each["name"] for each in one["held"]}:
+                raise ConfigCommandError(f"No `{min(missing)}` of `{one['id']}` waits for approval.")
+    return servers
+
+
+def _approve(state_dir: Path | None, server_id: str, held: list[Any]) -> None:
+    missed = 0
+    for definitions in _batches([{key: each[key] for key in ("kind", "name", "digest")} for each in held]):
+        done = ask_gateway(state_dir, "approve_pins", timeout_s=WAIT_S, server=server_id, definitions=definitions)
+        for each in done["approved"]:
+            echo(f"Approved {_name(server_id, each)}.")
+        missed += len(definitions) - len(done["approved"])
+    if missed:
+        wait = "changed again meanwhile, and wait on" if missed > 1 else "changed again meanwhile, and waits on"
+        raise CommandError(f"{plural(missed, 'definition')} of `{server_id}` {wait}.")
+    if not held:
+        echo(f"Approved {escaped(server_id)}, which lists nothing.")
+
+
+def _batches(definitions: list[Any]) -> Iterator[list[Any]]:
+    """As many at once as a request can have; one without any, if there is none."""
+    batch: list[Any] = []
+    size = 0
+    for one in definitions:
+        length = len(json.dumps(one))
+        if batch and size + length > MAX_BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(one)
+        size += length
+    yield batch
+
+
+def _held(servers: list[Any]) -> Iterator[tuple[str, Any]]:
+    return ((one["id"], each) for one in servers for each in one["held"])
+
+
+def _name(server_id: str, one: Any) -> str:
+    return f"{one['kind']} {escaped(server_id)}:{escaped(one['name'])}"
+
+
+def _show(server_id: str, one: Any) -> None:
+    echo(f"{_name(server_id, one)}: {_REASONS[one['reason']]}, {one['digest'][:12]}")
+    for line in one.get("diff", ()):
+        echo(paint(f"  {escaped(line)}", _COLOURS.get(line[:1])))
+
+
+def _advise(servers: list[Any]) -> None:
+    waiting = [one["id"] for one in servers if one["held"] or one["waits"]]
+    if waiting:
+        note(f"`pointsman pin approve {escaped(waiting[0])}` approves what waits of a server.")
+    else:
+        note("Nothing waits for approval.")
+
+
+def _read_file(file: Path) -> Mapping[str, Any]:
+    """The servers of a file, each with its kinds, names and digests."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MAX_FILE_BYTES + 1)
+        document = json.loads(content) if len(content) <= MAX_FILE_BYTES else None
+    except OSError as error:
+        raise CommandError(f"Could not read {file}: {error.strerror}.") from error
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or document.get("format") != 1 or not _is_well_formed(document.get("servers")):
+        raise CommandError(f"{file} is no file of pins. `pointsman pin export FILE` writes one.")
+    servers: Mapping[str, Any] = document["servers"]
+    return servers
+
+
+def _is_well_formed(servers: Any) -> bool:
+    def has_texts(one: Any) -> bool:
+        return isinstance(one, dict) and all(isinstance(one.get(name), str) for name in ("whole", "schema"))
+
+    return isinstance(servers, dict) and all(
+        isinstance(kinds, dict)
+        and all(isinstance(listed, dict) and all(map(has_texts, listed.values())) for listed in kinds.values())
+        for kinds in servers.values()
+    )
+
+
+def _only_those_in(file: Mapping[str, Any], servers: list[Any]) -> list[Any]:
+    def is_in(server_id: str, one: Any) -> bool:
+        pinned = file.get(server_id, {}).get(one["kind"], {}).get(one["name"])
+        return pinned is not None and pinned["whole"] == one["digest"]
+
+    return [one | {"held": [each for each in one["held"] if is_in(one["id"], each)], "waits": False} for one in servers]
+
+
+def _differences(file: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[str]:
+    for server_id, mode in answer["modes"].items():
+        listed = answer["servers"].get(server_id, {})
+        if server_id not in file:
+            yield f"{server_id}: is not in the file"
+        elif not listed:
+            yield f"{server_id}: lists nothing, or does not run"
+        else:
+            yield from _server_differences(
+                server_id, "schema" if mode == "schema" else "whole", file[server_id], listed
+            )
+    for server_id in file.keys() - answer["modes"].keys():
+        yield f"{server_id}: is in the file, and has no pins"
+
+
+def _server_differences(server_id: str, digest: str, pinned: Any, listed: Any) -> Iterator[str]:
+    for kind in sorted(pinned.keys() | listed.keys()):
+        before, now = pinned.get(kind, {}), listed.get(kind, {})
+        for name in sorted(before.keys() | now.keys()):
+            if name not in now:
+                yield f"{kind} {server_id}:{name}: is no longer listed"
+            elif name not in before:
+                yield f"{kind} {server_id}:{name}: new"
+            elif before[name][digest] != now[name][digest]:
+                yield f"{kind} {server_id}:{name}: changed"

@@ -1,0 +1,53 @@
+"""What is started for a server, and how the configuration confines it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pointsman.config.server_model import Sandbox, ServerLimits
+
+FILTER_HANDLE = "@filter"  # among the arguments: the number of a file handle with `Launch.filter`
+
+
+class SandboxRefusedError(Exception):
+    """The sandbox or the limits cannot be enforced. `str(error)` says why and what helps; it names no path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confined:
+    """What the configuration says of one server."""
+
+    sandbox: Sandbox | None = None
+    limits: ServerLimits | None = None
+    name: str = "server"  # the server's id
+
+    def __bool__(self) -> bool:
+        return self.sandbox is not None or self.limits is not None
+
+
+FREE = Confined()
+
+
+def protected_paths(state_dir: Path, config_path: Path | None) -> tuple[Path, ...]:
+    """What no confined server may reach: the state folder, and the configuration with the secrets beside it."""
+    from pointsman.router.clients.secret_files import FOLDER  # imported on demand
+
+    if config_path is None:
+        return (state_dir,)
+    return (state_dir, config_path, config_path.absolute().parent / FOLDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path | None = None
+    filter: bytes | None = None
+    wrapped: bool = False  # the process that we start is not the server but its parent
+    downloads: Path | None = None  # a folder to make, in which the program keeps what it downloads
+    temporary: str | None = None  # where unused folders of its kind are to be deleted
+    how: str = ""  # for the owner

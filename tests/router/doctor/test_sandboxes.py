@@ -1,0 +1,87 @@
+"""Sandboxes as the operator sees them: in the status of a gateway, in `pointsman doctor`, and from pasted blocks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pointsman.config.errors import ConfigError
+from pointsman.config.loader import parse
+from pointsman.router.clients.found_servers import of_text
+from pointsman.router.downstream.stdio.sandbox import this_host
+from pointsman.router.owner.changes import require_literal
+from pointsman.router.owner.channel import OwnerError
+from tests.gateway_process import gateway_process
+from tests.router.cli.commands import run
+from tests.router.doctor.test_seeded_faults import configure, doctor, findings, problem
+
+SERVER = Path(__file__).parents[2] / "servers" / "escaping_server.py"
+
+
+def entry(**more: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": ["-I", "-S", str(SERVER)], **more}
+
+
+def usable() -> None:
+    host = this_host()
+    if host.bwrap is None and host.abilities["network_namespace"]:
+        pytest.skip(f"{host.bwrap_problem}, and {host.abilities['network_namespace']}")
+
+
+async def test_the_status_and_the_doctor_say_why_a_server_is_not_started(tmp_path: Path) -> None:
+    usable()
+    (tmp_path / "out").mkdir()
+    servers = {
+        "good": entry(sandbox={"write": ["out"]}),
+        "bad": entry(sandbox={"read": [str(tmp_path)]}),  # holds the state folder
+    }
+    async with gateway_process(tmp_path, {"servers": servers}, without=["bad"]) as gateway:
+        gateway.config_file.chmod(0o600)
+        listed = {one["id"]: one for one in (await run(tmp_path, "server", "list", "--json")).json["servers"]}
+        ran = await doctor(tmp_path)
+    assert listed["good"]["state"] == "running"
+    assert "would let it reach the state folder" in listed["bad"]["reason"]
+    assert "would let it reach the state folder" in problem(ran, "servers")
+    [found] = findings(ran, "sandbox")  # the other one is reported already
+    assert found["level"] == "ok"
+    assert found["message"].startswith("Server `good` is confined by ")
+
+
+async def test_the_doctor_finds_a_sandbox_that_cannot_be_enforced_without_a_gateway(tmp_path: Path) -> None:
+    configure(tmp_path, servers={"bad": entry(sandbox={"read": ["nothing"]})})
+    message = problem_of_sandbox(await doctor(tmp_path))
+    assert (
+        message
+        == "Server `bad` does not start: path 1 of `sandbox.read` does not exist. Create it, or correct the path."
+    )
+
+
+def problem_of_sandbox(ran: Any) -> str:
+    [found] = [each for each in findings(ran, "sandbox") if each["level"] == "problem"]
+    return str(found["message"])
+
+
+# ---------------------------------------------------------------------- blocks from elsewhere
+
+
+@pytest.mark.parametrize("key", ["sandbox", "limits"])
+def test_a_pasted_block_sets_no_sandbox(key: str) -> None:
+    block = {"mcpServers": {"time": {"command": "uvx", key: {}}}}
+    with pytest.raises(ConfigError) as refused:
+        parse(json.dumps(block), "f.yaml", {})
+    assert f"mcpServers.time.{key}: is not read from `mcpServers`; move the server to `servers`" in str(refused.value)
+
+
+def test_an_import_takes_no_sandbox_along() -> None:
+    servers = {"time": {"command": "uvx", "args": ["x"], "sandbox": {"read": ["/"], "network": True}, "limits": {}}}
+    [found] = of_text(json.dumps({"mcpServers": servers}), "f", {}).servers
+    assert found.server == {"command": "uvx", "args": ["x"]}
+
+
+def test_a_page_sets_no_sandbox() -> None:
+    with pytest.raises(OwnerError, match="`sandbox` is not accepted here"):
+        require_literal({"url": "https://x.example/mcp", "sandbox": {}})
