@@ -58,7 +58,8 @@ class Gateway:
         await self.pins.approve(server, chosen)
 
     def reconfigure(self, **entries: dict[str, Any]) -> None:
-        before, self.current.config = self.current.config, config(**entries)
+        before = self.current.config
+        self.current.replace(config(**entries))
         self.pins.reconfigured(before, self.current.config)
 
 
