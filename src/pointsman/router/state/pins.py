@@ -252,7 +252,9 @@ class Pins:
                 self._note_problem(error)
             except TimeoutError:
                 self._note_problem(StateAwayError(f"The state database has not answered within {STORE_S:g} s."))
-        held = dict.fromkeys(digests, reason) if stored is None else held_names(mode, stored.table, digests)
+        held: dict[str, Reason] = {name: reason for name in digests}  # noqa: C420 - `fromkeys` has another type
+        if stored is not None:
+            held = held_names(mode, stored.table, digests)
         self._note_held(key, held, digests, entries)
         return held
 

@@ -168,14 +168,12 @@ def _asked(state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = Fa
     for target in targets:
         server_id, _, name = target.partition(":")
         wanted.setdefault(server_id, set()).add(name)
-    servers: list[Any] = []
+    named: list[str | None] = [*wanted] or [None]
     with progress("Asking the servers ..."):
-        named: list[str | None] = [*wanted]
-        for one in named or [None]:
-            answer = ask_gateway(state_dir, "pins", timeout_s=WAIT_S, server=one, diffs=diffs)
-            servers += answer["servers"]
-    if answer["problem"]:
-        note(f"The pins cannot be used: {answer['problem']}")
+        answers = [ask_gateway(state_dir, "pins", timeout_s=WAIT_S, server=one, diffs=diffs) for one in named]
+    if problem := answers[-1]["problem"]:
+        note(f"The pins cannot be used: {problem}")
+    servers = [one for answer in answers for one in answer["servers"]]
     for one in servers:
         names = wanted.get(one["id"], {""})
         if "" not in names:
