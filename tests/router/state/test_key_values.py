@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -150,3 +152,18 @@ def test_a_server_that_is_away_is_said_and_found_again(own_postgres: Server) -> 
     assert entry is not None
     assert entry.value == b"1"
     postgres.close()
+
+
+def test_another_process_that_ends_does_not_take_the_writes_of_this_one_away(tmp_path: Path) -> None:
+    """Two stores in one process: to open the second must not release the locks of the first."""
+    one, other = SqliteKeyValues(tmp_path), SqliteKeyValues(tmp_path)
+    one.put("a", b"1")
+    assert other.get("a") is not None
+    read = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT key FROM key_values').fetchall())"
+    program = [sys.executable, "-I", "-S", "-c", read, str(tmp_path / FILE)]
+    subprocess.run(program, check=True, capture_output=True)  # without the locks, it would remove the log at its end
+    one.put("b", b"2")
+    seen = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    assert seen.strip() == "[('a',), ('b',)]"
+    one.close()
+    other.close()
