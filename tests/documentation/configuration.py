@@ -41,6 +41,7 @@ NAMES = {
     value_types.Confirm: "`never`, `destructive`, `writes` or list of patterns",
     value_types.RequestKey: "secret",
     value_types.DatabaseAddress: "text",
+    value_types.CollectorAddress: "base URL",
     value_types.PeerAddress: "text",
     value_types.Program: "text",
     value_types.RootName: "name",

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from pointsman.config import model, server_model
+from pointsman.config import model, rates_model, server_model
 from pointsman.core import errors as core
 from pointsman.router.cli.main import COMMANDS
 from pointsman.router.clients.dialects import DIALECTS
@@ -27,7 +27,12 @@ def test_a_page_is_current(page: Path) -> None:
 
 
 def test_every_part_of_the_configuration_has_its_table() -> None:
-    documented_elsewhere = {model.Unassigned, server_model.ServerTimeouts}  # as Project and Timeouts
+    documented_elsewhere = {  # as Project, Timeouts and TokenRates
+        model.Unassigned,
+        server_model.ServerTimeouts,
+        rates_model.ServerRates,
+        rates_model.ToolRates,
+    }
     expected = {f"configuration {part.__name__}" for part in configuration.parts() if part not in documented_elsewhere}
     assert expected <= set(names(REFERENCE / "configuration.md"))
 
@@ -39,6 +44,8 @@ def test_a_part_that_is_documented_with_another_has_the_same_keys() -> None:
         name: (field.annotation, field.default) for name, field in project.items()
     }
     assert server_model.ServerTimeouts.model_fields.keys() == server_model.Timeouts.model_fields.keys()
+    for rates in (rates_model.ServerRates, rates_model.ToolRates):
+        assert rates.model_fields.keys() <= rates_model.TokenRates.model_fields.keys()
 
 
 def test_the_programs_that_download_are_named() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"
-NAMES = ("name", "visit", "think", "places", "twice", "plain", "stay", "report")
+NAMES = ("name", "visit", "think", "places", "twice", "plain", "stay", "report", "visit_http")
 
 Message = dict[str, Any]
 Ask = Callable[[str, Message], Awaitable[Message]]
@@ -153,11 +153,14 @@ class Asker:
         answer = await ask("elicitation/create", {"mode": "form", "message": tag, "requestedSchema": schema})
         return str(answer["content"]["name"]) if answer["action"] == "accept" else str(answer["action"])
 
-    async def tool_visit(self, tag: str, ask: Ask) -> str:
-        params: Message = {"mode": "url", "message": tag, "url": "https://example.test/" + tag}
+    async def tool_visit(self, tag: str, ask: Ask, origin: str = "https://example.test/") -> str:
+        params: Message = {"mode": "url", "message": tag, "url": origin + tag}
         if self.era == "legacy":
             params["elicitationId"] = tag
         return f"{tag} {(await ask('elicitation/create', params))['action']}"
+
+    async def tool_visit_http(self, tag: str, ask: Ask) -> str:
+        return await self.tool_visit(tag, ask, "http://127.0.0.1/")
 
     async def tool_think(self, tag: str, ask: Ask) -> str:
         content = {"role": "user", "content": {"type": "text", "text": tag}}

@@ -13,6 +13,7 @@ import msgspec
 
 from pointsman.catalog.apps import is_for_apps_only
 from pointsman.catalog.effects import Effect, claimed_effect
+from pointsman.catalog.scan import Flag, scan_hidden
 from pointsman.catalog.schema.arguments import ArgumentCheck
 from pointsman.core.errors import ASK_OPERATOR, NextStep, ServerUnavailableError
 from pointsman.core.model import Json, ToolKey, ToolSource
@@ -61,6 +62,7 @@ class KnownTool(msgspec.Struct, frozen=True, eq=False):
     check_arguments: ArgumentCheck
     for_apps_only: bool = False
     claimed: Effect = "destructive"  # `effect_of` says whether it counts
+    hidden: tuple[Flag, ...] = ()  # texts of which invisible characters were removed
 
 
 def build_tools(source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]) -> dict[str, KnownTool]:
@@ -75,7 +77,8 @@ def build_tools(source: ToolSource, entries: dict[str, Json], before: dict[str, 
         if old is not None and old.digest == digest and old.document.server_name == source.name:
             tools[name] = old
         elif not _is_deep(entry, encoded):
-            tools[name] = _build_tool(source, name, visible_tool(entry, encoded), digest)
+            hidden = scan_hidden(name, entry) if _may_hide(encoded) else ()
+            tools[name] = _build_tool(source, name, visible_tool(entry, encoded), digest, hidden)
     return tools
 
 
@@ -87,7 +90,7 @@ def encode_entry(entry: Json) -> bytes | None:
         return None
 
 
-def _build_tool(source: ToolSource, name: str, tool: Json, digest: bytes) -> KnownTool:
+def _build_tool(source: ToolSource, name: str, tool: Json, digest: bytes, hidden: tuple[Flag, ...]) -> KnownTool:
     key = str(ToolKey(source.id, name))
     schema = tool.get("inputSchema", {})
     description = tool.get("description")
@@ -100,7 +103,8 @@ def _build_tool(source: ToolSource, name: str, tool: Json, digest: bytes) -> Kno
         title=_title_of(tool),
     )
     check = ArgumentCheck(key, schema)
-    return KnownTool(source.id, name, tool, digest, document, check, is_for_apps_only(tool), claimed_effect(tool))
+    for_apps, effect = is_for_apps_only(tool), claimed_effect(tool)
+    return KnownTool(source.id, name, tool, digest, document, check, for_apps, effect, hidden)
 
 
 def _title_of(tool: Json) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from hashlib import sha256
 from typing import Any, Final, Literal, NamedTuple, Protocol
@@ -105,6 +105,10 @@ class Admission(Protocol):
 
     async def admit(self, source: ToolSource, kind: ListKind, entries: dict[str, Json], /) -> Admitted: ...
 
+    def held(self, server_id: str, /) -> Sequence[Held]:
+        """What waits for approval, by the last lists."""
+        ...
+
     def is_refused(self, server_id: str, kind: ListKind, name: str, /) -> bool:
         """Whether a name must not be used, in a list or not, because there is no pin of it."""
         ...
@@ -127,6 +131,9 @@ class NoPins:
 
     async def admit(self, source: ToolSource, kind: ListKind, entries: dict[str, Json], /) -> Admitted:
         return Admitted(entries)
+
+    def held(self, server_id: str, /) -> Sequence[Held]:
+        return ()
 
     def is_refused(self, server_id: str, kind: ListKind, name: str, /) -> bool:
         return False

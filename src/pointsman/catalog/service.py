@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from pointsman.catalog.apps import has_app
+from pointsman.catalog.definition_watch import Definition, DefinitionWatch, defined, held_back
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged
 from pointsman.catalog.effects import Effect
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
@@ -93,6 +94,7 @@ class ToolCatalogService:
         self.admission = admission
         self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, self._note_names, admission)
         self._names = names
+        self.watch = DefinitionWatch(self._definitions, lambda: self.bundled_servers)
         self._words = WordCache()
         self._usage = usage
         self._key_index = KeyIndex()
@@ -436,6 +438,18 @@ class ToolCatalogService:
         for_apps = [name for name, tool in tools.items() if tool.for_apps_only]
         claims: dict[str, Effect] = {name: tool.claimed for name, tool in tools.items()}
         self._names.note_tool_names(server_id, tools, for_apps, claims)
+        self.watch.listed()
+
+    def _definitions(self) -> dict[str, dict[str, Definition]]:
+        """The tools of all enabled servers, and those that wait for approval."""
+        found: dict[str, dict[str, Definition]] = {}
+        for server_id in (one for one, server in self.rights.config.servers.items() if server.enabled):
+            last = self._lists.last_list(server_id)
+            tools = found[server_id] = (
+                {} if last is None else {name: defined(tool) for name, tool in last.items.items()}
+            )
+            tools |= {one.name: held_back(one) for one in self.admission.held(server_id) if one.kind == "tool"}
+        return found
 
     def _authorize(
         self,

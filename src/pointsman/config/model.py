@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from pointsman.config.part import Part
+from pointsman.config.rates_model import TokenRates
 from pointsman.config.server_model import DOWNLOAD_S, Server, Timeouts
 from pointsman.config.value_types import (
     BearerToken,
@@ -135,6 +136,8 @@ class Token(Part):
     `["!github:delete_*"]`. By default all."""
     expires: Moment | None = None
     """By default never. A date is valid until its end, UTC; a time without a zone is UTC."""
+    rates: TokenRates = TokenRates()
+    """[Calls, discoveries and reads](#rates) of this token; what is absent here is taken from the top level."""
     confirm: Confirm = "never"
     """Which of its calls [a person must confirm](../concepts/confirmation.md), as in
     [projects](#projectsid-and-unassigned)."""
@@ -355,6 +358,9 @@ class GatewayConfig(Part):
     """[How long](#timeouts) a server may take."""
     limits: Limits = Limits()
     """[How much](#limits) one caller, one server and all together may use."""
+    rates: TokenRates = TokenRates()
+    """[How often](#rates) each token may call, search and read, unless its entry says otherwise; by default without
+    limit."""
     audit: Audit = Audit()
     """[What is recorded](#audit), and how long it is kept."""
     log: Log = Log()
@@ -396,6 +402,10 @@ class GatewayConfig(Part):
         if server.downloader and "connect_s" not in self.timeouts.model_fields_set:
             own.setdefault("connect_s", DOWNLOAD_S)
         return self.timeouts.model_copy(update=own)
+
+    def rates_of(self, token: Token) -> TokenRates:
+        own = {key: getattr(token.rates, key) for key in token.rates.model_fields_set}
+        return self.rates.model_copy(update=own)
 
 
 class CurrentConfig:

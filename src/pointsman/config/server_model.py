@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pointsman.config.part import Part
+from pointsman.config.rates_model import ServerRates, ToolRates
 from pointsman.config.value_types import (
     Confirm,
     Count,
@@ -117,6 +118,13 @@ class Server(Part):
     trust_annotations: bool | None = None
     """Whether to believe what the server says its tools do (`readOnlyHint`, `destructiveHint`). Otherwise each of its
     tools counts as destructive. By default only bundled servers are believed."""
+    questions: bool = True
+    """`false`: the server may not [ask](../concepts/questions.md#servers-that-may-not-ask) a client anything
+    (elicitation, sampling, roots)."""
+    rates: ServerRates = ServerRates()
+    """[Calls and reads](#rates) of this server, all tokens together."""
+    tool_rates: Mapping[str, ToolRates] = {}
+    """[Calls](#rates) of single tools of this server, all tokens together, such as `{send: {calls_per_day: 100}}`."""
     confirm: Confirm = "never"
     """Which calls of its tools [a person must confirm](../concepts/confirmation.md), as in
     [projects](#projectsid-and-unassigned)."""

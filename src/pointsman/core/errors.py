@@ -158,8 +158,9 @@ class AuditUnavailableError(GatewayError):
 
 
 class RateLimitedError(GatewayError):
-    """The token is over [its share](configuration.md#fair-shares); nothing was sent to a server. Next: try again after
-    `retryAfterS` seconds, with fewer calls at a time."""
+    """The token is over [its share](configuration.md#fair-shares), or the token, server or tool is at
+    [its rate](configuration.md#rates); nothing was sent to a server. Next: try again after `retryAfterS` seconds, with
+    fewer calls at a time."""
 
     code = "rate_limited"
 

@@ -61,6 +61,7 @@ from pointsman.router.owner.replicas import channel_operations
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import (
+    counted_rates,
     find_peers,
     open_pins,
     open_shared_state,
@@ -188,6 +189,7 @@ class Daemon:
         if self._shared is not None:
             stack.push_async_callback(self._shared.close)
         self._build_catalog()
+        self._tasks.start("definition scan", self._catalog.watch.run)
         self._audit = await stack.enter_async_context(
             auditing(
                 launch.state_dir,
@@ -204,6 +206,8 @@ class Daemon:
         stack.push_async_callback(asyncio.to_thread, self._encoder.close)
         stack.push_async_callback(self._offers.close)
         keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
+        counting = counted_rates(self._shared, self._current.config, launch.state_dir, self._tasks)
+        self._rates = await stack.enter_async_context(counting)
         self.gateway = PointsmanGateway(
             self._catalog,
             self._offers,
@@ -215,6 +219,7 @@ class Daemon:
             self._shares,
             stored_results(self._shared, self._current, launch.state_dir, keys),
             self._context_use,
+            self._rates,
             Gate(open_values(self._shared, launch.state_dir), lambda: self._current.config),
         )
         self.gateway.client_connected = self._client_connected
@@ -320,6 +325,7 @@ class Daemon:
             self._record_change(verb, what)
         log_advice(config)
         self._cloud.configure(config.cloud_search)
+        await self._rates.configure(config)
         await self._fleet.apply(config)
 
     def _configure_log(self, config: GatewayConfig) -> None:

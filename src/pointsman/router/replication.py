@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.router.front.legacy.sessions import LIFE_S, Sessions
 from pointsman.router.gateway.large_results.store import ResultStore
+from pointsman.router.gateway.rates import Rates
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.owner.sign_ins import SignIns
@@ -75,6 +77,24 @@ def stored_results(
     """Return the store of large results: files, which gateways on one database do not share."""
     replica = shared.replica_id if shared is not None else ""
     return ResultStore(state_dir, keys, lambda: current.config.limits.result_store_bytes, replica=replica)
+
+
+@asynccontextmanager
+async def counted_rates(
+    shared: SharedState | None, config: GatewayConfig, state_dir: Path, tasks: TaskSet
+) -> AsyncGenerator[Rates]:
+    """The rates, counted by all gateways on one database or state folder together, or by a single one."""
+    if shared is not None:
+        rates = Rates(shared.values, shared=True)
+    else:
+        rates = Rates(SqliteKeyValues(state_dir), shared=config.state.replicas)
+    await rates.configure(config)
+    tasks.start("rates", rates.run)
+    try:
+        yield rates
+    finally:
+        await tasks.cancel("rates")
+        await rates.close()
 
 
 def find_peers(

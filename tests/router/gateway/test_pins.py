@@ -221,7 +221,8 @@ async def test_pins_of_a_file_are_all_that_a_locked_server_offers(tmp_path: Path
     async with gateway_process(tmp_path, config(weather(tmp_path, more, pin="locked"))) as gateway:
         async with assistant(gateway, project="all") as client:
             assert (await client.discover("weather"))["results"] == []
-        assert (await pin(gateway, "approve", "--file", "pins.json", "--yes")).code == 0
+        approved = await pin(gateway, "approve", "--file", "pins.json", "--yes", "--json")
+        assert [one["name"] for one in approved.json["approved"]["weather"]][:2] == ["forecast", "announce"]
         await assert_quarantined_helper_only(gateway)
         assert await waiting(gateway) == {"tool weather_helper: new"}
         checked = await pin(gateway, "check", "--file", "pins.json")

@@ -52,14 +52,16 @@ BAD = [
 
 
 def office(folder: Path) -> dict[str, Any]:
-    """Three tokens, two projects, one server that fails, one that is off, and one whose every text is hostile."""
+    """Five tokens, two projects, one server that fails, one that is off, and one whose every text is hostile."""
     return {
         "audit": {"arguments": True},
         "projects": {"research": {"optimization": "bm25"}, "quiet": {"optimization": None}},
         "unassigned": {"optimization": "bm25"},
         "servers": {
             "files": from_file(folder / "files.json", "f", {"tools": FILES}, tool_permissions={"delete_file": False}),
-            "mail": from_file(folder / "mail.json", "m", {"tools": MAIL}, projects=["research", "quiet"]),
+            "mail": from_file(
+                folder / "mail.json", "m", {"tools": MAIL}, projects=["research", "quiet"], trust_annotations=True
+            ),
             "shop": workshop(folder / "trace", name="Workshop"),
             "bad": from_file(folder / "bad.json", "b", {"tools": BAD}, name=HOSTILE),
             "gone": {"command": "no-such-program-anywhere"},
@@ -68,6 +70,8 @@ def office(folder: Path) -> dict[str, Any]:
         "tokens": {
             "laptop": token("laptop", projects=["*"], servers=["*"]),
             "mailer": token("mailer", projects=["research"], servers=["mail"]),
+            "reader": token("reader", projects=["*"], servers=["*"], scopes=["read"]),
+            "picky": token("picky", projects=["*"], servers=["*"], tools=["!files:list_*"]),
             "old": token("old", projects=["*"], servers=["*"], expires="2020-01-01"),
         },
     }

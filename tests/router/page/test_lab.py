@@ -74,6 +74,17 @@ async def test_says_what_was_left_out_and_why(owner: Owner) -> None:
     assert "Tool discovery is switched off" in text
 
 
+async def test_scopes_and_patterns_are_reasons(owner: Owner) -> None:
+    scope = "Outside the token's scopes; without trust_annotations, a server has only destructive tools"
+    text = await searched(owner, queries="read a text file", token="reader")
+    assert left_out(text)[scope, "files"] == "4"
+    text = await searched(owner, queries="send an email", token="reader", project="research")
+    assert left_out(text)[scope, "mail"] == "1"
+    assert re.findall(r'"toolKey": "(.*?)"', text) == ["mail:search_email"]
+    text = await searched(owner, queries="read a text file", token="picky")
+    assert left_out(text)["Left out by tools of the token", "files"] == "1"
+
+
 @pytest.mark.parametrize(
     ("expected", "sentence"),
     [

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -152,6 +152,47 @@ def test_a_server_that_is_away_is_said_and_found_again(own_postgres: Server) -> 
     assert entry is not None
     assert entry.value == b"1"
     postgres.close()
+
+
+def test_a_change_of_several_keys_is_one_step_among_many_writers(open_values: Open) -> None:
+    stores = [open_values() for _ in range(3)]
+
+    def add_one(now: float, values: Mapping[str, bytes]) -> dict[str, tuple[bytes, float]]:
+        assert abs(now - time.time()) < 60
+        return {key: (b"%d" % (int(values.get(key, b"0")) + 1), 60.0) for key in ("a", "b")}
+
+    def work(store: KeyValues, keys: tuple[str, str]) -> None:
+        for _ in range(20):
+            store.change(keys, add_one)
+
+    orders = (("a", "b"), ("b", "a"), ("a", "b"))
+    threads = [threading.Thread(target=work, args=each) for each in zip(stores, orders, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [entry.value for entry in stores[0].list("").values()] == [b"60", b"60"]
+
+
+def test_a_change_that_fails_or_wants_nothing_leaves_all_as_it_was(open_values: Open) -> None:
+    values = open_values()
+    assert values.put("a", b"1", life_s=0.01) is not None
+    time.sleep(0.02)
+    seen: list[Mapping[str, bytes]] = []
+
+    def look(now: float, given: Mapping[str, bytes]) -> dict[str, tuple[bytes, float]]:
+        seen.append(given)
+        return {}
+
+    def fail(now: float, given: Mapping[str, bytes]) -> dict[str, tuple[bytes, float]]:
+        raise ZeroDivisionError
+
+    values.change(("a", "b"), look)
+    with pytest.raises(ZeroDivisionError):
+        values.change(("a", "b"), fail)
+    assert seen == [{}]
+    assert (values.get("a"), values.get("b"), dict(values.list(""))) == (None, None, {})
+    assert values.put("b", b"2", version=ABSENT) is not None
 
 
 def test_another_process_that_ends_does_not_take_the_writes_of_this_one_away(tmp_path: Path) -> None:

@@ -8,7 +8,13 @@ from pointsman.router.doctor.client_file import check_client
 from pointsman.router.doctor.cloud_search import check_cloud_search
 from pointsman.router.doctor.configuration import check_configuration, check_place, check_secrets, check_tokens
 from pointsman.router.doctor.findings import Check, Finding, Inspected
-from pointsman.router.doctor.gateway import check_gateway, check_own_server, check_refused_clients, check_servers
+from pointsman.router.doctor.gateway import (
+    check_definitions,
+    check_gateway,
+    check_own_server,
+    check_refused_clients,
+    check_servers,
+)
 from pointsman.router.doctor.sandboxes import check_sandboxes
 from pointsman.router.doctor.surroundings import (
     check_certificates,
@@ -29,6 +35,7 @@ CHECKS: tuple[Check, ...] = (
     check_database,
     check_gateway,
     check_servers,
+    check_definitions,
     check_own_server,
     check_programs,
     check_sandboxes,

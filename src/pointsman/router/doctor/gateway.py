@@ -32,6 +32,7 @@ LATELY_S = 86_400.0
 PROBLEM_S = 3600.0  # that a refusal is a problem; then it is a note, because anybody can be refused under any name
 MAX_ROWS = 5000
 MAX_CLIENTS = 10
+MAX_FLAG_CHARS = 300
 # What programs say when they refuse a certificate. A mere mention, as in a warning on SSL_CERT_FILE, proves nothing.
 _REFUSED_CERTIFICATE = re.compile(
     r"invalid peer certificate|certificate[ _]verify[ _]failed|certificate has expired|CERT_HAS_EXPIRED|UnknownIssuer|"
@@ -135,6 +136,19 @@ def _check_servers_of(inspected: Inspected, servers: Mapping[str, Any]) -> list[
     if findings or not servers["list"]:
         return findings or [Finding("servers", "note", "No servers yet. `pointsman server add NAME COMMAND` adds one.")]
     return [Finding("servers", "ok", _count(servers["running"], servers["tools"]))]
+
+
+def check_definitions(inspected: Inspected) -> list[Finding]:
+    """Report tools whose definitions a person should read: most are harmless, so that it is a note."""
+    findings = []
+    for one in inspected.status["servers"]["list"] if inspected.status is not None else ():
+        if flags := one.get("flags"):
+            tools = len({flag["tool"] for flag in flags})
+            what = "The definition of 1 tool" if tools == 1 else f"The definitions of {tools} tools"
+            text = f"{what} of server `{one['id']}` should be read before you trust the server."
+            lines = tuple(sanitize(flag["text"], MAX_FLAG_CHARS) for flag in flags)
+            findings.append(Finding("definitions", "note", text, lines))
+    return findings
 
 
 def check_own_server(inspected: Inspected) -> list[Finding]:

@@ -124,7 +124,7 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
         assert task is not None
         state.unwatched.add(self)
         state.running.add(self)
-        outcome: Outcome | asyncio.CancelledError = asyncio.CancelledError()
+        outcome: Outcome | None = None  # stays so if the task itself is cancelled
         try:
             self._working = True
             try:
@@ -149,7 +149,7 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
                 state.idle.set_result(None)
             state.unwatched.discard(self)
             if self.span is not None:
-                self.span.end(outcome, self.request)
+                self.span.end(asyncio.CancelledError() if outcome is None else outcome, self.request)
             if self._disconnect_watcher is not None:
                 self._stop_watching()
             if self._writing is not None:

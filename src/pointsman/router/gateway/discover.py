@@ -24,16 +24,18 @@ from pointsman.router.gateway.meta_tools import (
     RESULTS_EACH,
     check_names,
 )
+from pointsman.router.gateway.rates import Rates
 from pointsman.router.gateway.results import failure, structured
 from pointsman.router.observe.usage import UsageMemory
 
 
 async def discover(
-    catalog: ToolCatalogService, audit: AuditLog, usage: UsageMemory, request: FrontRequest, given: Json
+    catalog: ToolCatalogService, audit: AuditLog, usage: UsageMemory, rates: Rates, request: FrontRequest, given: Json
 ) -> Json:
     """Search the catalog, with one row in the audit however it ends."""
     try:
         with audit.begin(request, "discovery", queries=_recorded_queries(given)) as record:
+            await rates.count("discoveries", request.caller)
             return await _search(catalog, record, usage, request, given)
     except GatewayError as error:
         return failure(error, catalog.rights.view(request.caller))

@@ -48,7 +48,15 @@ from pointsman.router.gateway.execute_parameters import (
     read_result_call,
 )
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
-from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure, size_undecoded
+from pointsman.router.gateway.rates import Rates
+from pointsman.router.gateway.results import (
+    ResourceLinks,
+    as_execute_result,
+    as_own_result,
+    failure,
+    marked_as_data,
+    size_undecoded,
+)
 from pointsman.router.gateway.rounds import RecordedRounds
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
@@ -71,6 +79,7 @@ class Executor:
         caller_ids: CallerIds,
         check_process: CheckProcess,
         large_results: LargeResults,
+        rates: Rates,
         gate: Gate,
     ) -> None:
         self._catalog = catalog
@@ -81,6 +90,7 @@ class Executor:
         self._caller_ids = caller_ids
         self._check_process = check_process
         self._large_results = large_results
+        self._rates = rates
         self._gate = gate
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
@@ -219,6 +229,8 @@ class Executor:
             record.read_as = reading.read_as
         elif (deferred := tool.check_arguments(reading.arguments)) is not None:
             await self._check_process.settle(deferred, request.caller.token_id)
+        if self._rates.rules is not None:
+            await self._rates.count("calls", request.caller, tool.server_id, tool.tool_name)
         rule = self._catalog.rights.confirm.of(request.caller, tool.server_id)
         gated = rule is not None and await self._confirm(request, back, record, rule, tool, reading)
         params: Json = {"name": tool.tool_name, "arguments": reading.arguments}
@@ -234,7 +246,7 @@ class Executor:
                 result = await self._send_when_back(request, back, record, tool, params, error)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
-        result = self._links.shown(request.caller, tool.server_id, result)
+        result = marked_as_data(self._links.shown(request.caller, tool.server_id, result), tool.server_id)
         size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
         record.finish(*_ending(result, bundled), bytes=size)
         if result.get("resultType") == "input_required":
@@ -291,6 +303,7 @@ class Executor:
         """`pointsman:result`. Raises GatewayError."""
         reading = read_result_call(reading)
         record.read_as = reading.read_as
+        await self._rates.count("reads", request.caller)
         result = await self._large_results.read(request.caller, reading.arguments)
         record.finish("ok", bytes=len(wire.encode(result)))
         return result

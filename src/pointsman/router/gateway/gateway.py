@@ -12,7 +12,6 @@ from pointsman.core.kinds import APPS_CAPABILITY, SKILLS_EXTENSION
 from pointsman.core.kinds import TOOLS as TOOLS_KIND
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.core.seams import (
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     BackChannel,
@@ -34,15 +33,14 @@ from pointsman.router.gateway.large_results.large_results import LargeResults
 from pointsman.router.gateway.large_results.store import ResultStore
 from pointsman.router.gateway.lists import KINDS, ListHandlers
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, described_tools
-from pointsman.router.gateway.reads import Reads
+from pointsman.router.gateway.rates import Rates
+from pointsman.router.gateway.reads import UNSUBSCRIBE, Reads, unavailable
 from pointsman.router.gateway.results import ResourceLinks, failure
 from pointsman.router.gateway.skills import Skills
 from pointsman.router.gateway.subscriptions import ResourceSubscriptions
 from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.serving.shares import TokenShares
-
-_EXEMPT = frozenset({"resources/unsubscribe"})  # from shares, because it frees a server's resources
 
 Handler = Callable[[FrontRequest, BackChannel], Awaitable[Json]]
 
@@ -62,6 +60,7 @@ class PointsmanGateway:
         shares: TokenShares,
         store: ResultStore,
         context_use: ContextUse,
+        rates: Rates,
         gate: Gate,
     ) -> None:
         self._catalog = catalog
@@ -70,6 +69,7 @@ class PointsmanGateway:
         self.still_valid = catalog.still_valid
         self.callers_of = catalog.callers_of
         self._shares = shares
+        self._rates = rates
         self._usage = usage
         self._context_use = context_use
         self._audit = audit
@@ -79,10 +79,10 @@ class PointsmanGateway:
         self.large_results = LargeResults(catalog, store)
         self.gate = gate
         self._executor = Executor(
-            catalog, self._flat, fleet, audit, links, caller_ids, self._check_process, self.large_results, gate
+            catalog, self._flat, fleet, audit, links, caller_ids, self._check_process, self.large_results, rates, gate
         )
         self._lists = ListHandlers(catalog, self._flat, offers, cursors)
-        reads = Reads(offers, fleet, links, audit)
+        reads = Reads(offers, fleet, links, audit, rates)
         subscriptions = ResourceSubscriptions(reads, fleet)
         skills = Skills(catalog, offers, fleet, reads, audit, cursors)
         self.hub = ChangeHub(lambda: catalog.rights, subscriptions.client_uris)
@@ -91,7 +91,7 @@ class PointsmanGateway:
             "resources/directory/read": skills.directory,
             "skills/get": skills.get,
             "resources/subscribe": subscriptions.subscribe,
-            "resources/unsubscribe": subscriptions.unsubscribe,
+            UNSUBSCRIBE: subscriptions.unsubscribe,
             "prompts/get": reads.prompt,
             "completion/complete": reads.completion,
         }
@@ -148,8 +148,8 @@ class PointsmanGateway:
         try:
             self._shares.enter(token_id)
         except RateLimitedError as error:
-            if request.method not in _EXEMPT:
-                return self._over_share(request, error)
+            if request.method != UNSUBSCRIBE:
+                return self._refused(request, error)
             self._shares.enter_anyway(token_id)
         try:
             if request.method == "tools/call":
@@ -167,6 +167,10 @@ class PointsmanGateway:
             self._context_use.listed(request.caller, request.client.name)
             return {"tools": described_tools(await self._catalog.overview(request.caller))}
         if kind is not None:
+            try:
+                await self._rates.count("discoveries", request.caller)
+            except RateLimitedError as error:
+                return self._refused(request, error)
             return await self._lists.page(kind, request)
         handler = self._handlers.get(request.method)
         if handler is None:
@@ -175,14 +179,14 @@ class PointsmanGateway:
             )
         return await handler(request, back)
 
-    def _over_share(self, request: FrontRequest, error: RateLimitedError) -> Json:
-        """Record and answer a request over its token's share. Raises ProtocolError unless it calls a tool."""
+    def _refused(self, request: FrontRequest, error: RateLimitedError) -> Json:
+        """Record and answer a request over its token's share or rate. Raises ProtocolError unless it calls a tool."""
         given = request.params.get("arguments")
         tool_key = given.get("toolKey") if isinstance(given, dict) else None
         self._audit.record_refused_request(request, error.code, self._kind(request.method, request.params), tool_key)
         if request.method == "tools/call":
             return failure(error, self._catalog.rights.view(request.caller))
-        raise ProtocolError(INTERNAL_ERROR, str(error), {"code": error.code, "retryAfterS": error.retry_after_s})
+        raise unavailable(error)
 
     def _kind(self, method: str | None, params: Json) -> Kind:
         """Return the kind of a refusal's row. A list has no row, but a refused list is recorded as a discovery."""
@@ -213,6 +217,6 @@ class PointsmanGateway:
 
     async def _discover(self, request: FrontRequest, given: Json) -> Json:
         self.client_connected()
-        answer = await discover(self._catalog, self._audit, self._usage, request, given)
+        answer = await discover(self._catalog, self._audit, self._usage, self._rates, request, given)
         self._context_use.answered(request.caller, answer)
         return answer

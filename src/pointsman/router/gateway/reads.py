@@ -14,10 +14,12 @@ from pointsman.core.seams import INTERNAL_ERROR, INVALID_PARAMS, BackChannel, Er
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.gateway.execute import send_to_server
+from pointsman.router.gateway.rates import Rates
 from pointsman.router.gateway.results import ResourceLinks, as_own_result
 
 RESOURCE_NOT_FOUND = -32002  # of the legacy era; the modern era uses invalid params
 _MAX_URI_CHARS = 8_192  # parsed for the audit, which shows less; callers can send megabytes
+UNSUBSCRIBE = "resources/unsubscribe"  # has no rate and needs no share, because it frees a server's resources
 _NOT_FOUND = frozenset({RESOURCE_NOT_FOUND, INVALID_PARAMS})
 
 Check = Callable[[Json], Awaitable[None]]
@@ -34,11 +36,12 @@ class Reads:
     of a resource names only the server, because a URI may contain a secret.
     """
 
-    def __init__(self, offers: Offers, fleet: Fleet, links: ResourceLinks, audit: AuditLog) -> None:
+    def __init__(self, offers: Offers, fleet: Fleet, links: ResourceLinks, audit: AuditLog, rates: Rates) -> None:
         self._offers = offers
         self._fleet = fleet
         self._links = links
         self._audit = audit
+        self._rates = rates
 
     async def resource(self, request: FrontRequest, back: BackChannel, check: CheckFrom) -> Json:
         """`resources/read`. Raises ProtocolError."""
@@ -116,10 +119,13 @@ class Reads:
 
         Raises:
             AuditUnavailableError: the row could not be begun, and nothing was sent.
+            RateLimitedError: the token or the server is at its limit, and nothing was sent.
             GatewayError, DownstreamError: see `Downstream.request`; as `check` raises.
         """
         key = str(ToolKey(server_id, prompt)) if prompt is not None else None
         with self._audit.begin(request, "read", tool_key=key, server_id=server_id, arguments=arguments) as record:
+            if request.method != UNSUBSCRIBE:
+                await self._rates.count("reads", request.caller, server_id)
             result = await send_to_server(self._fleet, server_id, params, request, back, record)
             if check is not None:
                 await check(result)

@@ -18,6 +18,7 @@ from pointsman.core.errors import GatewayError, RateLimitedError, View
 from pointsman.core.model import Caller, Json
 
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+DATA_KEY = "pointsman/dataFrom"  # in `_meta` of a tool's result: the content is data of that server, not instructions
 MOST_LINKS = 10_000  # of all callers; the least recently used are evicted
 MAX_URI_CHARS = 8_192
 _LINK_TYPES = ("resource_link", "resource")
@@ -63,6 +64,12 @@ def as_execute_result(result: Json) -> Json:
     if "structuredContent" in result:
         result = {**result, "structuredContent": {"result": result["structuredContent"]}}
     return as_own_result(result) if "_meta" in result else result
+
+
+def marked_as_data(result: Json, server_id: str) -> Json:
+    """Return a tool's result with the server that its content is from; the content itself is not changed."""
+    meta = result.get("_meta")
+    return {**result, "_meta": {**meta, DATA_KEY: server_id} if isinstance(meta, dict) else {DATA_KEY: server_id}}
 
 
 def as_own_result(result: Json) -> Json:

@@ -8,10 +8,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.scan import Flag
 from pointsman.config.model import GatewayConfig, Project
 from pointsman.config.server_model import Server
 from pointsman.core.model import Caller, Json
+from pointsman.providers.visible import visible_line
 
+MAX_SHOWN_FLAGS = 50  # of one server
+MAX_SHOWN_CHARS = 80  # of a tool's name
 OFF = "off"  # `optimization: null`
 MAX_NAMED = 20  # servers in one sentence
 
@@ -60,6 +64,14 @@ def with_path(reason: str, server: Server | None) -> str:
     if not reason.startswith(named):
         return reason
     return reason.replace(named, f"`{server.command}` cannot be started", 1)
+
+
+def describe_flags(flags: Sequence[Flag]) -> list[Json]:
+    """Definitions of a server's tools that a person should read."""
+    return [
+        {"tool": flag.tool, "rule": flag.rule, "text": f"`{visible_line(flag.tool, MAX_SHOWN_CHARS)}` {flag.text}"}
+        for flag in flags[:MAX_SHOWN_FLAGS]
+    ]
 
 
 def unseen_servers(config: GatewayConfig, token_id: str) -> list[str]:

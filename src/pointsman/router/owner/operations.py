@@ -32,7 +32,7 @@ from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE
 from pointsman.router.observe.metrics import Figures
 from pointsman.router.owner.approvals import operations_of_approvals
 from pointsman.router.owner.channel import Operation, OwnerError
-from pointsman.router.owner.description import kind_of, target_of, with_path
+from pointsman.router.owner.description import describe_flags, kind_of, target_of, with_path
 from pointsman.router.owner.last_words import telling_lines
 from pointsman.router.owner.parameters import read_count, read_object, read_objects, read_text, read_texts, read_words
 from pointsman.router.owner.parts import Parts
@@ -134,6 +134,7 @@ async def settled_server(parts: Parts, server_id: str) -> Json:
             failure = f"it listed no tools: {listed.reason}"
         elif not listed.items and not await _answers(running):  # without tools it was not even asked for them
             failure = "it did not answer a ping"
+    await parts.catalog.watch.refresh()
     described = _describe(parts, server_id, parts.current.config.servers.get(server_id, server))
     if not failure or described["state"] != "running":
         return described
@@ -334,6 +335,7 @@ async def _describe_listed(parts: Parts) -> list[Json]:
                 counts |= {server_id: len(part.items) for server_id, part in collected.parts.items()}
                 if all(one["id"] in counts for one in _describe_all(parts) if _lacks_list(one)):
                     break
+            await parts.catalog.watch.refresh()
     # During a restart after an edit, the old connection's list counts, though it is not the last list.
     return [one | {"tools": counts.get(one["id"])} if _lacks_list(one) else one for one in _describe_all(parts)]
 
@@ -365,6 +367,7 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
         "emptyVariables": list(parts.current.config.empty_variables(server_id)),
         "lastWords": _last_words(parts, server_id),
         "projects": list(server.projects),
+        "flags": describe_flags(parts.catalog.watch.flags.get(server_id, ())) if server.enabled else [],
     }
 
 

@@ -6,7 +6,7 @@ call them from a thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 MAX_KEY_CHARS: Final = 512
@@ -24,6 +24,11 @@ class Entry(NamedTuple):
     version: int  # never the same for two values of a key, also after it was deleted
 
 
+Change = Callable[[float, Mapping[str, bytes]], Mapping[str, tuple[bytes, float]]]
+"""From the time on the store's clock and the values of some keys, as far as they exist, to values to store, each with
+the seconds until it ceases to exist."""
+
+
 class KeyValues(Protocol):
     """Every method raises StateAwayError. A key whose time is over does not exist."""
 
@@ -38,6 +43,10 @@ class KeyValues(Protocol):
 
     def put_all(self, values: Mapping[str, bytes]) -> None:
         """Store all of them or none, whatever versions they have."""
+        ...
+
+    def change(self, keys: Sequence[str], change: Change) -> None:
+        """Replace values of some keys by what `change` makes of them, while no one else can change these keys."""
         ...
 
     def delete(self, key: str, *, version: int | None = None) -> bool:

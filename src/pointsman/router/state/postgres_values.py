@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import LiteralString
 
-from pointsman.router.state.key_values import ABSENT, Entry, check
+from pointsman.router.state.key_values import ABSENT, Change, Entry, check
 from pointsman.router.state.tables import StateTables
 
 _LIVES: LiteralString = "(expires IS NULL OR expires > clock_timestamp())"
@@ -13,6 +13,18 @@ _INSERT: LiteralString = """
     INSERT INTO key_values AS kept VALUES (%(key)s, %(value)s, nextval('key_value_versions'),
         clock_timestamp() + make_interval(secs => %(life_s)s))
     ON CONFLICT (key) DO UPDATE SET value = excluded.value, version = excluded.version, expires = excluded.expires
+"""
+# Locks the rows, in the order of the keys, so that gateways do not wait for one another in a circle. A key that does
+# not exist becomes a row that has expired.
+_LOCK: LiteralString = """
+    INSERT INTO key_values AS kept SELECT key, '', nextval('key_value_versions'), clock_timestamp()
+        FROM unnest(%s::text[]) AS key
+    ON CONFLICT (key) DO UPDATE SET version = kept.version
+    RETURNING key, value, expires IS NULL OR expires > clock_timestamp(), extract(epoch FROM clock_timestamp())::float8
+"""
+_REPLACE: LiteralString = """
+    UPDATE key_values SET value = %s, version = nextval('key_value_versions'),
+        expires = clock_timestamp() + make_interval(secs => %s) WHERE key = %s
 """
 _UPDATE: LiteralString = """
     UPDATE key_values SET value = %(value)s, version = nextval('key_value_versions'),
@@ -59,6 +71,19 @@ class PostgresKeyValues:
         rows = [{"key": key, "value": value, "life_s": None} for key, value in values.items()]
         with self._tables.writing() as connection, connection.cursor() as cursor:
             cursor.executemany(_INSERT, rows)
+
+    def change(self, keys: Sequence[str], change: Change) -> None:
+        if not keys:
+            return
+        for key in keys:
+            check(key)
+        with self._tables.writing() as connection, connection.cursor() as cursor:
+            rows = cursor.execute(_LOCK, (sorted(set(keys)),)).fetchall()
+            wanted = change(rows[0][3], {key: bytes(value) for key, value, lives, _ in rows if lives})
+            for key, (value, _) in wanted.items():
+                check(key, value)
+            if wanted:
+                cursor.executemany(_REPLACE, [(value, life_s, key) for key, (value, life_s) in wanted.items()])
 
     def delete(self, key: str, *, version: int | None = None) -> bool:
         with self._tables.connection() as connection:

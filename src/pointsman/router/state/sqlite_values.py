@@ -13,7 +13,7 @@ from typing import Final
 
 from pointsman.core.model import WallClock
 from pointsman.core.sqlite import write_transaction
-from pointsman.router.state.key_values import ABSENT, Entry, StateAwayError, check
+from pointsman.router.state.key_values import ABSENT, Change, Entry, StateAwayError, check
 
 FILE: Final = "values.db"
 _BUSY_S: Final = 2.0
@@ -72,6 +72,21 @@ class SqliteKeyValues:
             ).fetchone()
             rows = [(key, value, fresh - number) for number, (key, value) in enumerate(values.items())]
             connection.executemany("INSERT OR REPLACE INTO key_values VALUES (?, ?, ?, NULL)", rows)
+
+    def change(self, keys: Sequence[str], change: Change) -> None:
+        now = self._clock()
+        with self._opened() as connection, write_transaction(connection):
+            query = f"SELECT value FROM key_values WHERE key = :key AND {_LIVES}"  # noqa: S608
+            rows = {key: connection.execute(query, {"key": key, "now": now}).fetchone() for key in keys}
+            wanted = change(now, {key: row[0] for key, row in rows.items() if row})
+            for key, (value, _) in wanted.items():
+                check(key, value)
+            connection.execute("DELETE FROM key_values WHERE expires <= ?", (now,))
+            (fresh,) = connection.execute("UPDATE versions SET last = last + 1 RETURNING last").fetchone()
+            connection.executemany(
+                "INSERT OR REPLACE INTO key_values VALUES (?, ?, ?, ?)",
+                [(key, value, fresh, now + life_s) for key, (value, life_s) in wanted.items()],
+            )
 
     def delete(self, key: str, *, version: int | None = None) -> bool:
         with self._opened() as connection, write_transaction(connection):

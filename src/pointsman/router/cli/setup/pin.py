@@ -79,27 +79,32 @@ def diff(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -> Non
 @file_option
 @click.option("--yes", "-y", is_flag=True, help="Do not show the differences and ask.")
 @state_dir_option
-def approve(targets: tuple[str, ...], everything: bool, file: Path | None, yes: bool, state_dir: Path | None) -> None:
+@json_option
+def approve(
+    targets: tuple[str, ...], everything: bool, file: Path | None, yes: bool, state_dir: Path | None, as_json: bool
+) -> None:
     """Approve definitions that wait: of a server, one of them, or those that are in a file.
 
     They can be used at once. One that changes again before that waits on.
     """
     if not targets and not everything and file is None:
         raise ConfigCommandError("Name a server or one of its definitions, or pass --all or --file.")
+    if as_json and not yes:
+        raise ConfigCommandError("With --json, pass --yes: there is nobody to ask.")
     servers = _asked(state_dir, targets, diffs=not yes)
     if file is not None:
         servers = _only_those_in(_read_file(file), servers)
     chosen = [one for one in servers if one["held"] or one["waits"]]
     if not chosen:
         note("Nothing waits for approval.")
-        return
-    if not yes:
+    elif not yes:
         for server_id, one in _held(chosen):
             _show(server_id, one)
         count = sum(len(one["held"]) for one in chosen)
         click.confirm(f"Approve {plural(count, 'definition')}?", abort=True)
-    for one in chosen:
-        _approve(state_dir, one["id"], one["held"])
+    approved = {one["id"]: _approve(state_dir, one["id"], one["held"], as_json=as_json) for one in chosen}
+    if as_json:
+        print_json({"approved": approved})
 
 
 @pin.command()
@@ -128,7 +133,8 @@ def check(file: Path | None, state_dir: Path | None, as_json: bool) -> None:
 @pin.command()
 @click.argument("file", type=GivenPath())
 @state_dir_option
-def export(file: Path, state_dir: Path | None) -> None:
+@json_option
+def export(file: Path, state_dir: Path | None, as_json: bool) -> None:
     """Write the approved definitions that servers list now to FILE, as digests, for a repository."""
     with progress("Asking the servers ..."):
         answer = ask_gateway(state_dir, "pin_definitions", timeout_s=WAIT_S)
@@ -147,6 +153,9 @@ def export(file: Path, state_dir: Path | None) -> None:
     except OSError as error:
         raise CommandError(f"Could not write {file}: {error.strerror}.") from error
     count = sum(len(listed) for kinds in servers.values() for listed in kinds.values())
+    if as_json:
+        print_json({"file": str(file), "definitions": count, "servers": len(servers)})
+        return
     note(f"Wrote {plural(count, 'definition')} of {plural(len(servers), 'server')} to {file}.")
 
 
@@ -176,18 +185,19 @@ def _asked(state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = Fa
     return servers
 
 
-def _approve(state_dir: Path | None, server_id: str, held: list[Any]) -> None:
-    missed = 0
+def _approve(state_dir: Path | None, server_id: str, held: list[Any], *, as_json: bool) -> list[Any]:
+    approved: list[Any] = []
     for definitions in _batches([{key: each[key] for key in ("kind", "name", "digest")} for each in held]):
         done = ask_gateway(state_dir, "approve_pins", timeout_s=WAIT_S, server=server_id, definitions=definitions)
-        for each in done["approved"]:
+        approved += done["approved"]
+        for each in () if as_json else done["approved"]:
             echo(f"Approved {_name(server_id, each)}.")
-        missed += len(definitions) - len(done["approved"])
-    if missed:
+    if missed := len(held) - len(approved):
         wait = "changed again meanwhile, and wait on" if missed > 1 else "changed again meanwhile, and waits on"
         raise CommandError(f"{plural(missed, 'definition')} of `{server_id}` {wait}.")
-    if not held:
+    if not held and not as_json:
         echo(f"Approved {escaped(server_id)}, which lists nothing.")
+    return approved
 
 
 def _batches(definitions: list[Any]) -> Iterator[list[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -385,10 +385,19 @@ def _show(found: dict[str, Any], as_json: bool, *, printed: bool = False) -> Non
     elif well:
         version = f", protocol {found['protocol']}" if found["protocol"] else ""
         echo(f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'] or 0, 'tool')}{version}.")
+        _show_flags(found.get("flags", ()))
     else:
         _show_failure(found)
     if not well:
         sys.exit(1)
+
+
+def _show_flags(flags: Sequence[Mapping[str, str]]) -> None:
+    if not flags:
+        return
+    note("Read these definitions before you trust the server:")
+    for flag in flags:
+        echo(f"  | {escaped(flag['text'])}", err=True)
 
 
 def _show_failure(found: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from pointsman.core.seams import (
     ProtocolError,
 )
 from pointsman.router.downstream.connection import Call, CallNotSentError, Connection, ConnectionLostError
+from pointsman.router.downstream.talk.question_rules import ForbiddenQuestionError, check_question
 from pointsman.router.serving.shares import FairQueue
 from pointsman.router.serving.timer_queue import TimerQueue
 
@@ -43,6 +44,7 @@ class Deadline(Struct, eq=False):  # a struct, because each call makes one
     _queue: FairQueue | None = None  # the call holds one of its slots, and releases it while the client is asked
     _token_id: str = ""
     _timers: TimerQueue[Deadline] | None = None  # with the same delay
+    questions: bool = True  # whether the server may ask any
     # What follows is set once it runs.
     _due: float = 0.0
     _paused: int = 0  # how many questions are open
@@ -84,6 +86,7 @@ class Deadline(Struct, eq=False):  # a struct, because each call makes one
         self._back.notify(method, params)
 
     async def ask(self, method: str, params: Json) -> Json:
+        check_question(method, params, allowed=self.questions)
         self.pause()
         try:
             return await self._back.ask(method, params)
@@ -137,7 +140,7 @@ async def complete_with_input(
     """
     _check_is_question(result)
     if request.client.era == "modern":
-        _check_declared(result, request.client.capabilities)
+        _check_askable(result, request.client.capabilities, deadline.questions)
         return result
     for _ in range(_ROUNDS):
         repeated = {**params, "inputResponses": await _responses(result, deadline)}
@@ -168,10 +171,14 @@ def _check_is_question(result: Json) -> None:
     )
 
 
-def _check_declared(result: Json, capabilities: Json) -> None:
-    """Refuse questions that the client did not declare it can answer. Raises DownstreamError."""
+def _check_askable(result: Json, capabilities: Json, allowed: bool) -> None:
+    """Refuse questions that the server may not ask, or that the client did not declare. Raises DownstreamError."""
     for question in _questions(result).values():
         method = _method(question)
+        try:
+            check_question(method, question.get("params") if isinstance(question, dict) else None, allowed=allowed)
+        except ForbiddenQuestionError as reason:
+            raise DownstreamError(INVALID_REQUEST, str(reason)) from None
         if method in QUESTION_CAPABILITIES and not declares(capabilities, method):
             raise _cannot_answer(method)
 
@@ -203,6 +210,8 @@ async def _ask(question: object, back: BackChannel) -> Json:
     params = question.get("params")
     try:
         return await back.ask(method, params if isinstance(params, dict) else {})
+    except ForbiddenQuestionError as reason:
+        raise DownstreamError(INVALID_REQUEST, str(reason)) from None
     except CannotAskError:
         raise _cannot_answer(method) from None
     except ClientGoneError:

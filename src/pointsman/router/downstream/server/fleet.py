@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from pointsman.catalog.names import display_name
 from pointsman.config.model import GatewayConfig, Limits
+from pointsman.config.rates_model import ServerRates
 from pointsman.config.server_model import Server, ServerTimeouts
 from pointsman.core.model import ServerStatus, WallClock
 from pointsman.router.downstream.connection import Connect
@@ -47,6 +48,9 @@ class ConnectionSpec(Struct, frozen=True):
             "prefix": None,
             "timeouts": ServerTimeouts(),
             "pin": None,
+            "questions": True,
+            "rates": ServerRates(),
+            "tool_rates": {},
         }
         limits = (config.limits.result_bytes, config.limits.messages)
         return cls(server.model_copy(update=irrelevant), limits, config.is_flat(server))
@@ -187,7 +191,7 @@ class Fleet:
             )
             slot = self._slots[server_id] = _Slot(server)
             self._servers[server_id] = server
-        slot.server.name, slot.server.timeouts = name, timeouts
+        slot.server.name, slot.server.timeouts, slot.server.questions = name, timeouts, wanted.questions
         slot.server.queue.hand_out()  # there may be more slots now
         spec = ConnectionSpec.of(wanted, config) if wanted.enabled else None
         if spec is None:

@@ -36,6 +36,7 @@ from pointsman.router.downstream.server.call import COMPLETE, Deadline, complete
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.liveness import PING
 from pointsman.router.downstream.server.own_connections import OwnConnections
+from pointsman.router.downstream.talk.question_rules import askable, checked_error
 from pointsman.router.downstream.talk.request_meta import APPS_CLIENT, NAMESPACE
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SubscribedResources, Subscriptions
 from pointsman.router.serving.shares import FairQueue, TokenShares
@@ -98,6 +99,7 @@ class DownstreamServer:
         self.connected_at = 0.0  # on the loop's clock
         self._changed = True  # its configuration, since the last connection was opened
         self._changed_generation = 0  # the lists of earlier ones were made with another configuration
+        self.questions = True  # whether it may ask clients anything
         self.declares_apps = False  # in its handshake and in requests for its lists
         self.own: OwnConnections | None = None  # with `isolation: per-caller`; the shared one then serves lists
         self.request_reconnect: Callable[[], None] = lambda: None  # called when a request finds no connection
@@ -278,10 +280,12 @@ class DownstreamServer:
     ) -> Json:
         limit_s, liveness = self.timeouts.call_s, lease.liveness
         answers = liveness.answers
+        request = askable(request, allowed=self.questions)
         deadlines = None if spent_s else self._deadlines
         if deadlines is not None and deadlines.delay_s != limit_s:  # a reload has changed it
             deadlines = self._deadlines = TimerQueue(self._loop, limit_s, Deadline.expire)
         deadline = Deadline(self._loop, limit_s - spent_s, back, queue, request.caller.token_id, deadlines)
+        deadline.questions = self.questions
         try:
             with lease, deadline:
                 level = request.client.log_level
@@ -293,9 +297,9 @@ class DownstreamServer:
                 result = await connection.request(Call(method, params, request, deadline, deadline))
                 if result.get("resultType", COMPLETE) != COMPLETE and connection.introduction.era == "modern":
                     result = await complete_with_input(connection, method, params, request, deadline, result)
-        except DownstreamError:
+        except DownstreamError as error:
             liveness.answered()
-            raise
+            raise checked_error(error, allowed=self.questions) from None
         except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
             if isinstance(error, TimeoutError):  # it may be a long call: what counts is whether it answers a ping
                 liveness.unanswered(answers, 0.0, self.timeouts.list_s)

@@ -168,6 +168,7 @@ async def _list(view: View, problem: str = "", paste_problem: str = "", http_sta
 async def _one(view: View, problem: str = "", http_status: int = 200) -> Response:
     server_id = view.path("id")
     server = _require(view, server_id)
+    await view.parts.catalog.watch.refresh()
     one = described_server(view.parts, server_id)
     tokens = await asyncio.to_thread(_all_tokens, view.parts, [server_id])
     log = [mask_secrets(line) for line in view.parts.logs.of(server_id).tail(LOG_LINES)]

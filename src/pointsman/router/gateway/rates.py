@@ -1,0 +1,143 @@
+"""Rates of tokens, servers and tools: the one place where calls, discoveries and reads are counted and refused."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from pointsman.config.model import GatewayConfig
+from pointsman.config.part import Part
+from pointsman.core.errors import RateLimitedError
+from pointsman.core.model import Caller, ToolKey, WallClock
+from pointsman.router.state.key_values import KeyValues, StateAwayError
+from pointsman.router.state.rate_counters import PREFIX, LocalCounters, SharedCounters
+from pointsman.router.state.rate_windows import DAY, MINUTE, Limit, Reached
+
+Use = Literal["calls", "discoveries", "reads"]
+
+_USES: Final[tuple[Use, ...]] = ("calls", "discoveries", "reads")
+_PERIODS: Final = (MINUTE, DAY)
+
+LimitsOf = Mapping[tuple[Use, str], tuple[Limit, ...]]
+"""By what is counted, and the id of the token or server or the key of the tool."""
+
+
+class Rules(Struct, frozen=True):
+    """The limits of a configuration. What is not in it has none, so callers cannot add windows."""
+
+    tokens: LimitsOf
+    servers: LimitsOf
+    tools: LimitsOf
+
+    def of(self, use: Use, token_id: str, tool: ToolKey | None) -> tuple[Limit, ...]:
+        found = self.tokens.get((use, token_id), ())
+        if tool is None:
+            return found
+        return found + self.servers.get((use, tool.server_id), ()) + self.tools.get((use, str(tool)), ())
+
+    def all(self) -> list[Limit]:
+        kept = (self.tokens, self.servers, self.tools)
+        return [limit for subjects in kept for limits in subjects.values() for limit in limits]
+
+
+def rules_of(config: GatewayConfig) -> Rules | None:
+    """None: no rate is set."""
+    tokens = {
+        token_id: (config.rates_of(token), "This token", f"token/{token_id}", "rates")
+        for token_id, token in config.tokens.items()
+    }
+    servers = {
+        server_id: (server.rates, f"Server `{server_id}`", f"server/{server_id}", f"servers.{server_id}.rates")
+        for server_id, server in config.servers.items()
+    }
+    tools = {
+        f"{server_id}:{tool}": (
+            rates,
+            f"Tool `{server_id}:{tool}`",
+            f"tool/{server_id}/{hashlib.blake2b(tool.encode(), digest_size=16).hexdigest()}",
+            f"servers.{server_id}.tool_rates",
+        )
+        for server_id, server in config.servers.items()
+        for tool, rates in server.tool_rates.items()
+    }
+    rules = Rules(_limits(tokens), _limits(servers), _limits(tools))
+    return rules if rules.all() else None
+
+
+def _limits(subjects: Mapping[str, tuple[Part, str, str, str]]) -> LimitsOf:
+    found: dict[tuple[Use, str], tuple[Limit, ...]] = {}
+    for subject, (rates, shown, key, setting) in subjects.items():
+        for use in _USES:
+            names = ((f"{use}_per_{period.name}", period) for period in _PERIODS)
+            limits = tuple(
+                Limit(f"{PREFIX}{key}/{name}", most, period, shown, use, f"{setting}.{name}")
+                for name, period in names
+                if (most := getattr(rates, name, None)) is not None
+            )
+            if limits:
+                found[use, subject] = limits
+    return found
+
+
+class Rates:
+    """`configure` it, then `count` each use, unless `rules` is None. `run` it as a task; `close` it in the end."""
+
+    def __init__(self, store: KeyValues | None = None, *, shared: bool = False, clock: WallClock = time.time) -> None:
+        """`store`: keeps the counts of a day; if it is `shared`, all counts, for all gateways on it."""
+        self.rules: Rules | None = None
+        self._store = store
+        self._shared = SharedCounters(store) if store is not None and shared else None
+        self.local = LocalCounters(None if shared else store, clock)  # for all, while the shared ones are away
+
+    async def configure(self, config: GatewayConfig) -> None:
+        """Count by these limits from now on. A window that was begun goes on, also with another limit."""
+        rules = rules_of(config)
+        await self.local.keep_only(rules.all() if rules is not None else ())
+        self.rules = rules
+
+    async def count(self, use: Use, caller: Caller, server_id: str | None = None, tool: str = "") -> None:
+        """Count one use, before anything is sent. Raises RateLimitedError; then nothing is counted."""
+        if self.rules is None:
+            return
+        key = ToolKey(server_id, tool) if server_id is not None else None
+        limits = self.rules.of(use, caller.token_id, key)
+        if limits and (reached := await self._take(limits)) is not None:
+            raise _error(reached)
+
+    async def run(self) -> None:
+        await self.local.run()
+
+    async def close(self) -> None:
+        if self._shared is not None:
+            await self._shared.close()
+        await self.local.save()
+
+    async def _take(self, limits: tuple[Limit, ...]) -> Reached | None:
+        if self._shared is None:
+            return self.local.take(limits)
+        try:
+            reached = await self._shared.take(limits)
+        except StateAwayError:
+            return self.local.take(limits)
+        if reached is None:
+            self.local.take(limits)  # where this gateway goes on, should it be alone
+        return reached
+
+
+def _error(reached: Reached) -> RateLimitedError:
+    limit, wait_s = reached.limit, max(1, math.ceil(reached.wait_s))
+    many = f"{limit.most:,} {limit.use}" if limit.most > 1 else f"1 {_one(limit.use)}"
+    return RateLimitedError(
+        f"{limit.subject} is at its limit of {many} a {limit.period.name}; nothing was sent. "
+        f"Try again in {wait_s} s. The operator sets `{limit.setting}`.",
+        wait_s,
+    )
+
+
+def _one(use: str) -> str:
+    return {"calls": "call", "discoveries": "discovery", "reads": "read"}[use]

@@ -1,0 +1,35 @@
+"""Gateways on one PostgreSQL count rates together, and each by itself while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+
+from tests.gateway_process import GatewayProcess
+from tests.postgres import Postgres
+from tests.router.peers.cluster import cluster
+from tests.router.raw_client import speaker
+
+LONG_S = 120.0
+LIMIT = 30
+
+
+async def codes(gateway: GatewayProcess, number: int) -> list[str | None]:
+    async with speaker(gateway, "modern") as one:
+        calls = [one.call("tool_execute", {"toolKey": "modern:plain"}) for _ in range(number)]
+        answers = await asyncio.gather(*calls)
+    return [each["structuredContent"]["error"]["code"] if each.get("isError") else None for each in answers]
+
+
+async def test_a_rate_over_three_gateways_admits_what_one_admits(own_postgres: Postgres, tmp_path: Path) -> None:
+    database = own_postgres.new_database()
+    rates = {"calls_per_minute": LIMIT, "calls_per_day": 1000}
+    async with asyncio.timeout(LONG_S), cluster(tmp_path, 3, database=database, rates=rates) as replicas:
+        found = [*itertools.chain(*await asyncio.gather(*(codes(each, LIMIT // 2) for each in replicas.gateways)))]
+        assert (found.count(None), found.count("rate_limited")) == (LIMIT, LIMIT // 2)
+        await asyncio.to_thread(own_postgres.stop)
+        alone = await codes(replicas.gateways[0], LIMIT)
+        assert 0 < alone.count(None) < LIMIT, "it goes on from what it has admitted itself"
+        assert alone.count("rate_limited") == LIMIT - alone.count(None)
+        await replicas.gateways[0].until_logged("rates are counted by this gateway alone")
