@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -191,3 +193,18 @@ def test_a_change_that_fails_or_wants_nothing_leaves_all_as_it_was(open_values: 
     assert seen == [{}]
     assert (values.get("a"), values.get("b"), dict(values.list(""))) == (None, None, {})
     assert values.put("b", b"2", version=ABSENT) is not None
+
+
+def test_another_process_that_ends_does_not_take_the_writes_of_this_one_away(tmp_path: Path) -> None:
+    """Two stores in one process: to open the second must not release the locks of the first."""
+    one, other = SqliteKeyValues(tmp_path), SqliteKeyValues(tmp_path)
+    one.put("a", b"1")
+    assert other.get("a") is not None
+    read = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT key FROM key_values').fetchall())"
+    program = [sys.executable, "-I", "-S", "-c", read, str(tmp_path / FILE)]
+    subprocess.run(program, check=True, capture_output=True)  # without the locks, it would remove the log at its end
+    one.put("b", b"2")
+    seen = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    assert seen.strip() == "[('a',), ('b',)]"
+    one.close()
+    other.close()

@@ -129,7 +129,10 @@ class SqliteKeyValues:
                 raise StateAwayError(f"{self._path} cannot be used: {error}") from error
 
     def _open(self) -> sqlite3.Connection:
-        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # SQLite would apply the umask
+        # SQLite would apply the umask. A file that exists must not be opened here: to close it would release the locks
+        # that other connections of this process have on it, and another process could remove their log.
+        with suppress(FileExistsError):
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             _prepare(connection)
