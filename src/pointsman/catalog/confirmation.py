@@ -78,5 +78,5 @@ def combined(server_id: str, server: Server, asked: Iterable[Confirm]) -> Rule |
     listed = [pattern for one in asked if not isinstance(one, str) for pattern in one]
     named = ToolPatterns(listed).of_server(server_id) if listed else None
     patterns = None if named is None or named.leaves_none else named
-    claims = frozenset(claimed for claimed in EFFECTS if effect_of(server, claimed) in effects)
+    claims = frozenset[Effect](claimed for claimed in EFFECTS if effect_of(server, claimed) in effects)
     return Rule(claims, patterns, server) if claims or patterns is not None else None

@@ -112,7 +112,9 @@ _PASSAGES: Final[Mapping[Rule, Sequence[str]]] = {
     ),
     "encoded": (r"[a-z0-9+/]{160}", r"(?:\\x[0-9a-f]{2}){24}", r"(?:%[0-9a-f]{2}){40}"),
 }
-_RULES: Final = tuple((rule, re.compile("|".join(forms))) for rule, forms in _PASSAGES.items())
+_RULES: Final[tuple[tuple[Rule, re.Pattern[str]], ...]] = tuple(
+    (rule, re.compile("|".join(forms))) for rule, forms in _PASSAGES.items()
+)
 # A text without any of these words cannot match, and to look for them is quicker: most texts end here.
 _NEEDED: Final[Mapping[str, Sequence[str]]] = {
     rule: tuple(words.split("|"))
