@@ -6,6 +6,7 @@ import asyncio
 import html
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,7 @@ async def test_what_a_server_changes_or_adds_after_it_was_seen_waits_for_approva
         await assert_quarantined(gateway, mode)
         codes = [row["code"] for row in await audit_rows(gateway.state_dir) if row["kind"] == "change"]
         assert codes.count("definition_changed") == 1
+        await gateway.stop(signal.SIGKILL)
     async with gateway_process(tmp_path, settings) as gateway:
         await assert_quarantined(gateway, mode)
         diff = await pin(gateway, "diff", "weather:forecast")
