@@ -6,16 +6,19 @@ import json
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
+from tests.gateway_process import GatewayProcess
 from tests.router.cli.commands import run
 from tests.router.peers import test_scenarios as scenarios
 from tests.router.peers.cluster import Cluster, cluster
 
 BEFORE = "06c4e2052ccf2b289a5229581b339f1f1e3c0d80"  # the commit from which on there are replicas
 ROOT = Path(__file__).parents[3]
+HELD_BACK = "audit_rows"  # where this version has extended the tables, the older one keeps its rows in the journal
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +49,12 @@ async def both(
         yield replicas
 
 
+async def health_of(gateway: GatewayProcess) -> dict[str, Any]:
+    async with httpx2.AsyncClient(headers=gateway.headers) as http:
+        health: dict[str, Any] = (await http.get(f"{gateway.base_url}/health")).json()
+        return health
+
+
 async def test_the_two_versions_understand_each_other(both: Cluster) -> None:
     """Sessions, answers to questions, parked calls, ends, cancellations, streams, stored results and rows of both."""
     await scenarios.test_discovery_and_calls(both, "legacy")
@@ -57,20 +66,21 @@ async def test_the_two_versions_understand_each_other(both: Cluster) -> None:
     await scenarios.test_a_cancellation_reaches_the_call(both)
     await scenarios.test_a_session_whose_capabilities_are_too_large_for_its_id(both)
     await scenarios.test_the_old_sse_transport(both)
-    await scenarios.test_all_rows_of_all_replicas_are_in_one_audit(both)
+    if HELD_BACK not in await health_of(both.gateways[0]):
+        await scenarios.test_all_rows_of_all_replicas_are_in_one_audit(both)
 
 
 async def test_both_are_well_and_the_newer_one_says_which_is_the_other(both: Cluster) -> None:
-    async with httpx2.AsyncClient() as http:
-        for gateway in both.gateways:
-            health = (await http.get(f"{gateway.base_url}/health", headers=gateway.headers)).json()
-            assert health["ready"]
-            assert not health.keys() & {"state_database", "audit_rows", "request_keys", "tasks"}, health
-    newer = both.gateways[1]
-    for own in (newer.state_dir, *(newer.state_dir / "replicas" / name for name in "12")):
+    older, newer = [await health_of(gateway) for gateway in both.gateways]
+    assert older["ready"]
+    assert newer["ready"]
+    assert not older.keys() & {"state_database", "request_keys", "tasks"}, older
+    assert not newer.keys() & {"state_database", "request_keys", "tasks", HELD_BACK}, newer
+    at = both.gateways[1]
+    for own in (at.state_dir, *(at.state_dir / "replicas" / name for name in "12")):
         told = await run(both.folder, "status", "--json", POINTSMAN_STATE_DIR=str(own))
         status = json.loads(told.stdout or "{}")
-        if status.get("process") == newer.pid:
+        if status.get("process") == at.pid:
             break
     (other,) = (one for one in status["replicas"] if not one["this"])
     assert other["problem"] == "It runs another version of Pointsman, which does not say how it is."
