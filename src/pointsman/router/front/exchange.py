@@ -138,11 +138,7 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
             if self._successor is not None:
                 self._successor.finish(outcome)
                 return
-            status, response = self._encode(method, outcome)
-            if self._stream is None and not self.disconnected and len(response) <= LARGE_BYTES:
-                await self._http.respond(status, response)
-            else:
-                await self._write(status, response)
+            await self._write(*self._encode(method, outcome))
         finally:
             state.running.discard(self)
             if state.idle is not None and not state.running and not state.idle.done():
@@ -230,7 +226,6 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
         return stream.put(event(message)) if self._log is None else self._log.add(message)
 
     async def _write(self, status: int, response: bytes) -> None:
-        """Write a response that is large, or the last event of a stream."""
         if self._log is not None:
             assert self._writing is not None
             self._log.finish(response)  # for the stream's present reader, or for one that resumes it
@@ -239,6 +234,8 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
             return
         elif self._stream is not None:
             await _finish(self._http, response, self._stream, self._writing)
+        elif len(response) <= LARGE_BYTES:
+            await self._http.respond(status, response)
         else:
             await self._respond_large(status, response)
 

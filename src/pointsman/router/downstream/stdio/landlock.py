@@ -19,7 +19,7 @@ import sys
 from typing import Any, TypedDict
 
 MIN_ABI = 6  # Linux 6.12: the first that keeps signals inside; before 3, even files that are only read could be emptied
-FAILED = 126  # the exit code if something could not be enforced
+
 TEMPORARY = "pointsman-sandbox-"  # how the names of temporary folders begin
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same numbers on all processors
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> None:
     except OSError as error:
         what = error.filename if isinstance(error.filename, str) else program
         sys.stderr.write(f"error: the sandbox could not be set up: {error.strerror} ({what})\n")
-        sys.exit(FAILED)
+        os._exit(126)  # as a shell ends if a program cannot be executed
 
 
 def confine(wanted: Confinement) -> None:
