@@ -10,6 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Sec
 
 from pointsman.config.tool_patterns import check_pattern, check_patterns
 from pointsman.config.values import (
+    MAX_MEMORY,
+    MIN_MEMORY,
     check_base_url,
     check_bearer_token,
     check_collector,
@@ -37,7 +39,7 @@ from pointsman.config.values import (
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(reject_boolean)]
 DrainSeconds = Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False), BeforeValidator(reject_boolean)]
 Count = Annotated[int, Field(ge=1)]
-MemorySize = Annotated[int, Field(ge=32 << 20, le=1 << 50), BeforeValidator(parse_memory)]
+MemorySize = Annotated[int, Field(ge=MIN_MEMORY, le=MAX_MEMORY), BeforeValidator(parse_memory)]
 Moment = Annotated[datetime, BeforeValidator(parse_moment)]
 LocalPath = Annotated[Path, BeforeValidator(reject_empty_path), AfterValidator(resolve_path)]
 Store = Annotated[Path | SecretStr, PlainValidator(parse_store)]

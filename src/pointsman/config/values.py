@@ -137,16 +137,21 @@ def reject_boolean(value: object) -> object:
     return value
 
 
+MIN_MEMORY, MAX_MEMORY = 32 << 20, 1 << 50  # bytes; no interpreter starts with less
+
+
 def parse_memory(value: object) -> object:
     """Read `512M` or `2 GiB` as bytes, in steps of 1024."""
     if isinstance(value, bool):
         raise ValueError("must be a number of bytes, or such as `512M` or `2G`")  # noqa: TRY004 - pydantic expects it
-    if not isinstance(value, str):
-        return value
-    found = re.fullmatch(r"([0-9]{1,9}) ?([KMG])(?:i?B)?", value.strip())
-    if found is None:
-        raise ValueError("must be a number of bytes, or such as `512M` or `2G`")
-    return int(found[1]) << {"K": 10, "M": 20, "G": 30}[found[2]]
+    if isinstance(value, str):
+        found = re.fullmatch(r"([0-9]{1,9}) ?([KMG])(?:i?B)?", value.strip())
+        if found is None:
+            raise ValueError("must be a number of bytes, or such as `512M` or `2G`")
+        value = int(found[1]) << {"K": 10, "M": 20, "G": 30}[found[2]]
+    if isinstance(value, int) and not MIN_MEMORY <= value <= MAX_MEMORY:
+        raise ValueError("must be at least `32M`, and at most a pebibyte")
+    return value
 
 
 def check_program(command: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import RateLimitedError
 from pointsman.core.model import Caller
@@ -56,6 +57,23 @@ async def admitted(rates: Rates, number: int, token: str = "anna", tool: str = "
     ended = await asyncio.gather(*calls, return_exceptions=True)
     assert all(each is None or isinstance(each, RateLimitedError) for each in ended), ended
     return sum(each is None for each in ended)
+
+
+async def test_what_the_owner_does_is_neither_counted_nor_refused() -> None:
+    rates = Rates()
+    await rates.configure(config_of(s={"calls_per_minute": 2}))
+    assert await admitted(rates, 5, OWNER_ID) == 5
+    assert await admitted(rates, 5) == 2
+    assert await admitted(rates, 1, OWNER_ID) == 1
+
+
+async def test_a_refusal_names_the_key_that_sets_the_limit() -> None:
+    rates = Rates()
+    await rates.configure(config_of(all={"calls_per_minute": 1}, anna={"calls_per_minute": 1}))
+    for token, key in (("anna", "tokens.anna.rates.calls_per_minute"), ("ben", "rates.calls_per_minute")):
+        assert await admitted(rates, 1, token) == 1
+        with pytest.raises(RateLimitedError, match=f"`{key}`"):
+            await rates.count("calls", Caller(token, None), "s", "echo")
 
 
 # --- the gateway

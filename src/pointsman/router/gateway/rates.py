@@ -6,10 +6,12 @@ import hashlib
 import math
 import time
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, Literal
 
 from msgspec import Struct
 
+from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.model import GatewayConfig
 from pointsman.config.part import Part
 from pointsman.core.errors import RateLimitedError
@@ -51,6 +53,7 @@ def rules_of(config: GatewayConfig) -> Rules | None:
         token_id: (config.rates_of(token), "This token", f"token/{token_id}", "rates")
         for token_id, token in config.tokens.items()
     }
+    own = {token_id: token.rates.model_fields_set for token_id, token in config.tokens.items()}
     servers = {
         server_id: (server.rates, f"Server `{server_id}`", f"server/{server_id}", f"servers.{server_id}.rates")
         for server_id, server in config.servers.items()
@@ -65,17 +68,27 @@ def rules_of(config: GatewayConfig) -> Rules | None:
         for server_id, server in config.servers.items()
         for tool, rates in server.tool_rates.items()
     }
-    rules = Rules(_limits(tokens), _limits(servers), _limits(tools))
+    rules = Rules(_limits(tokens, own), _limits(servers), _limits(tools))
     return rules if rules.all() else None
 
 
-def _limits(subjects: Mapping[str, tuple[Part, str, str, str]]) -> LimitsOf:
+def _limits(
+    subjects: Mapping[str, tuple[Part, str, str, str]], own: Mapping[str, AbstractSet[str]] | None = None
+) -> LimitsOf:
+    """`own`: the keys that a token sets itself."""
     found: dict[tuple[Use, str], tuple[Limit, ...]] = {}
     for subject, (rates, shown, key, setting) in subjects.items():
         for use in _USES:
             names = ((f"{use}_per_{period.name}", period) for period in _PERIODS)
             limits = tuple(
-                Limit(f"{PREFIX}{key}/{name}", most, period, shown, use, f"{setting}.{name}")
+                Limit(
+                    f"{PREFIX}{key}/{name}",
+                    most,
+                    period,
+                    shown,
+                    use,
+                    f"tokens.{subject}.rates.{name}" if own and name in own[subject] else f"{setting}.{name}",
+                )
                 for name, period in names
                 if (most := getattr(rates, name, None)) is not None
             )
@@ -101,8 +114,11 @@ class Rates:
         self.rules = rules
 
     async def count(self, use: Use, caller: Caller, server_id: str | None = None, tool: str = "") -> None:
-        """Count one use, before anything is sent. Raises RateLimitedError; then nothing is counted."""
-        if self.rules is None:
+        """Count one use, before anything is sent. Raises RateLimitedError; then nothing is counted.
+
+        What the owner does by commands and on the page is not counted.
+        """
+        if self.rules is None or caller.token_id == OWNER_ID:
             return
         key = ToolKey(server_id, tool) if server_id is not None else None
         limits = self.rules.of(use, caller.token_id, key)
