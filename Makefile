@@ -9,7 +9,7 @@ PIP_INSTALL := $(PIP) install --no-compile --no-deps
 unexport PYTHONDONTWRITEBYTECODE
 UV_INSTALL := uv pip install --quiet --compile-bytecode
 
-.PHONY: help install run test check fix lock fuzz bench bench-archive semantic browser quality soak foreign proxies sandbox clients conformance workflows \
+.PHONY: help install run test check fix lock fuzz bench bench-archive semantic browser quality soak foreign proxies replicas sandbox clients conformance workflows \
   build sbom docs pictures
 .DEFAULT_GOAL := help
 
@@ -24,8 +24,8 @@ run: .venv/.runtime ## Start the gateway; the first run creates a configuration 
 	@$(BIN)/pointsman serve
 
 # On Python 3.11 tracing adds up to nine tenths to the CPU time of a test, so only CI asks for coverage.
-test: install foreign ## Run all tests but those of `make clients` and `make browser`; PYTEST_ARGS=... runs some, COVERAGE=1 measures
-	$(PYTEST) $(or $(PYTEST_ARGS),-m 'not clients and not browser' $(if $(COVERAGE),--cov --cov-report=))
+test: install foreign ## Run all tests but those of `make clients`, `browser` and `replicas`; PYTEST_ARGS=... runs some, COVERAGE=1 measures
+	$(PYTEST) $(or $(PYTEST_ARGS),-m 'not clients and not browser and not replicas' $(if $(COVERAGE),--cov --cov-report=))
 
 PYTEST = $(BIN)/python -m pytest -n 4 --dist worksteal
 
@@ -143,6 +143,9 @@ conformance: install .foreign/conformance/.installed ## Run the official conform
 
 # Third-party programs from PyPI and npm. If one cannot be installed, its tests are skipped with a message.
 foreign: .foreign/python/.installed .foreign/node/.installed ## Install the third-party servers that the tests use
+
+replicas: install proxies ## Run the tests of several gateways: on one machine, on PostgreSQL, and behind HAProxy and Caddy
+	$(PYTEST) $(or $(PYTEST_ARGS),-m replicas tests/router/peers tests/router/daemon/test_shared_state.py)
 
 proxies: ## Install HAProxy and Caddy where apt-get and root can, for the tests of replicas; elsewhere those are skipped
 	@{ command -v haproxy && command -v caddy; } >/dev/null \

@@ -19,6 +19,8 @@ from tests.postgres import Postgres
 from tests.router.conftest import Shop, workshop
 from tests.router.raw_client import LEGACY
 
+pytestmark = pytest.mark.replicas
+
 KEY = "0123456789abcdef" * 4
 SECRET = "ptm_" + "x" * 43
 MOVED_S = 30.0

@@ -15,7 +15,7 @@ import pytest
 from pointsman.catalog.list_cache import Gap
 from pointsman.catalog.pages import MAX_ITEMS
 from pointsman.catalog.results import gap_notices
-from pointsman.core.errors import GatewayError, RefusedError, SkillMismatchError
+from pointsman.core.errors import ConfirmationRefusedError, GatewayError, RefusedError, SkillMismatchError
 from tests.gateway_process import gateway_process
 from tests.router.audit.test_audit_of_reads import full_disk
 from tests.router.conftest import Shop, from_file, workshop
@@ -35,6 +35,8 @@ SAID = {
     "rate_limited": ("1 requests in progress", "Wait for some of them to end, then retry"),
     "audit_unavailable": ("could not be recorded", "The operator finds the reason in the gateway's log"),
     "unknown_result": ("No stored result `none`", "If the tool only reads, call it again"),
+    "confirmation_required": ("needs a person's confirmation", "`pointsman approve"),
+    "confirmation_refused": ("a person was asked to confirm it and did not", "Do not repeat it unless the person asks"),
     "skill_mismatch": ("is not what the skill's entry says", "Read the entry again with `skills/get`"),
     "unauthorized": ("Unknown token", "`pointsman token create"),
     "denied": ("This token needs a project", "connect to `/projects/<project>/mcp`"),
@@ -83,6 +85,7 @@ async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
         "servers": {
             "shop": workshop(folder / "trace", projects=["red", "blue"], timeouts={"call_s": 1}),
             "patient": workshop(folder / "patience", projects=["blue"]),
+            "guarded": workshop(folder / "guarded", projects=["red"], confirm="destructive"),
             "gone": {"command": "no-such-program-anywhere", "projects": ["red", "broken"]},
             "bare": from_file(folder / "bare.json", "bare", {"tools": []}, projects=["bare", "sole"]),
             "many": from_file(folder / "many.json", "many", {"tools": MANY}, projects=["odd"]),
@@ -129,6 +132,7 @@ async def each_error(shop: Shop) -> dict[str, str]:
     errors = [
         await error_of(shop, red, "shop:nothing", {}),
         await error_of(shop, red, "shop:paint", {"coats": 0}),
+        await error_of(shop, red, "guarded:colour", {}),
         await error_of(shop, red, "gone:anything", {}),
         await error_of(shop, red, "shop:hang", {}),
         await error_of(shop, red, "pointsman:result", {"handle": "none", "offset": 0}),
@@ -140,6 +144,7 @@ async def each_error(shop: Shop) -> dict[str, str]:
     said["skill_mismatch"] = str(
         SkillMismatchError("shop", "another digest")
     )  # test_skills.py has servers that cause it
+    said["confirmation_refused"] = str(ConfirmationRefusedError("guarded:colour"))  # test_confirmation.py causes it
     stranger = await shop.call("tool_discovery", {"query": ["a"]}, {"Authorization": "Bearer ptm_nobody"})
     assert stranger.status_code == 401
     undecided = await shop.call("tool_discovery", {"query": ["a"]}, {"Authorization": f"Bearer {SECRETS['two']}"})

@@ -22,6 +22,8 @@ from tests.router.peers.cluster import NEWS, TOKEN, Cluster, cluster
 from tests.router.peers.test_scenarios import FORMS, UPDATED, execute
 from tests.router.raw_client import Speaker, speaker
 
+pytestmark = pytest.mark.replicas
+
 CLIENTS = 12
 LONG_S = 60.0
 DRAIN_S = 3

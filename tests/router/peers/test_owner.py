@@ -23,6 +23,8 @@ from tests.router.page.owner import csrf_of
 from tests.router.peers.cluster import Cluster, cluster
 from tests.router.peers.test_life import replica_id
 
+pytestmark = pytest.mark.replicas
+
 LINES = [(b"accept", b"*/*")]  # what the client below sends of the headers that are signed
 
 

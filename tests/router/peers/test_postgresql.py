@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from tests.gateway_process import gateway_process
 from tests.postgres import Postgres
@@ -16,6 +17,8 @@ from tests.router.peers.cluster import TOKEN, Cluster, cluster
 from tests.router.peers.test_life import CLIENTS, load, replica_id
 from tests.router.peers.test_scenarios import execute
 from tests.router.raw_client import Speaker, speaker
+
+pytestmark = pytest.mark.replicas
 
 LONG_S = 90.0
 

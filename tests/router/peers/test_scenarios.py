@@ -18,6 +18,8 @@ from tests.router.conftest import audit_rows
 from tests.router.peers.cluster import NEWS, Cluster, cluster
 from tests.router.raw_client import ACCEPT, ERAS, Era, Speaker, speaker
 
+pytestmark = pytest.mark.replicas
+
 Json = dict[str, Any]
 FORMS: Json = {"elicitation": {"form": {}}}
 LARGE: Json = {"elicitation": {"form": {}}, "experimental": {"padding": {"text": "x" * 2000}}}

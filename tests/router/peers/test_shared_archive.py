@@ -10,10 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.gateway_process import GatewayProcess
 from tests.postgres import Postgres
 from tests.router.peers.cluster import Cluster, cluster
 from tests.router.raw_client import speaker
+
+pytestmark = pytest.mark.replicas
 
 LONG_S = 120.0
 LIMIT = 30  # calls of `search_index` a minute

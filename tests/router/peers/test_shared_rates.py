@@ -6,10 +6,14 @@ import asyncio
 import itertools
 from pathlib import Path
 
+import pytest
+
 from tests.gateway_process import GatewayProcess
 from tests.postgres import Postgres
 from tests.router.peers.cluster import cluster
 from tests.router.raw_client import speaker
+
+pytestmark = pytest.mark.replicas
 
 LONG_S = 120.0
 LIMIT = 30

@@ -43,10 +43,10 @@ VERSIONS: tuple[LiteralString, ...] = (
         PRIMARY KEY (run, number)
     );
     """,
-    """
-    ALTER TABLE audit ADD COLUMN confirmed text;
-    """,
 )
+# Columns that came later. They make no new version, so that gateways of the version before go on beside newer ones
+# during a rolling update: those name the columns that they know.
+_ADDED: Final[tuple[tuple[LiteralString, LiteralString], ...]] = (("confirmed", "text"),)
 
 
 @contextmanager
@@ -84,7 +84,21 @@ class AuditTables:
     def _migrate(self) -> None:
         if not self._ready:
             self._postgres.migrate("audit", VERSIONS)
+            self._add_columns()
             self._ready = True
+
+    def _add_columns(self) -> None:
+        with self._postgres.writing(lock=LOCK) as connection:
+            found = connection.execute(
+                "SELECT attname FROM pg_attribute WHERE attrelid = 'audit'::regclass AND NOT attisdropped"
+            )
+            present = {str(name) for (name,) in found}
+            for name, kind in _ADDED:
+                if name not in present:
+                    connection.execute(_PATIENCE)
+                    connection.execute(
+                        sql.SQL("ALTER TABLE audit ADD COLUMN {} {}").format(sql.Identifier(name), sql.SQL(kind))
+                    )
 
     def make_days(self, first_ms: int, last_ms: int) -> None:
         """Make the missing partitions for these days. Rows of a day without one are in `audit_default`."""
