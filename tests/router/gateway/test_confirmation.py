@@ -344,11 +344,13 @@ async def test_a_yes_is_carried_through_the_rounds_of_a_server_once(gated: Gated
 
 
 async def test_a_megabyte_of_arguments_is_asked_in_a_few_kilobytes(gated: Gated) -> None:
-    huge = {"tag": "huge", "text": "x" * 1_000_000, "path": "/etc/\u202eshadow\x1b[2J"}
+    huge = {"text": "x" * 1_000_000, "tag": "huge", "path": "/etc/\u202eshadow\x1b[2J"}
     params = {"name": "tool_execute", "arguments": {"toolKey": "old:plain", "arguments": huge}}
     async with speaker(gated.gateway, "modern", capabilities=FORM) as one:
         (question,) = (await one.result("tools/call", params))["inputRequests"].values()
+        pending = await gated.one_pending("old:plain", "huge")
     message = question["params"]["message"]
+    assert pending["arguments"] in message  # the owner sees what the client is asked
     assert len(message) < 8_000
     assert "1,000,000 characters" in message
     assert r"/etc/\u202eshadow\u001b[2J" in message

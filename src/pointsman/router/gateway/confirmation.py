@@ -27,7 +27,6 @@ from pointsman.core.seams import (
     ProtocolError,
 )
 from pointsman.router.audit.log import Record
-from pointsman.router.audit.redaction import clean_arguments
 from pointsman.router.gateway import confirmation_text
 from pointsman.router.gateway.approvals import Approvals, Call, Pending, digest_of, new_id
 from pointsman.router.gateway.rounds import RecordedRounds
@@ -223,7 +222,7 @@ class Gate:
             client=gated.request.client.name,
             server_id=gated.tool.server_id,
             effect=confirmation_text.effect(gated.rule, gated.tool),
-            arguments=confirmation_text.shown_arguments(clean_arguments(gated.arguments)),
+            arguments=confirmation_text.shown_arguments(gated.arguments, gated.tool, masked=True),
             at=now,
             until=now + self._config().limits.parked_s,
         )
