@@ -250,6 +250,45 @@ async def test_always_is_for_one_token_and_tool_until_its_definition_changes(gat
     assert ("approval/withdraw", "tokens.test", "pointsman cli") in said
 
 
+async def test_an_answer_that_was_withdrawn_is_asked_again(gated: Gated) -> None:
+    async def listed(answer: str | None = None) -> str:
+        found = (await gated.owner("approvals"))["pending"]
+        (one,) = (one for one in found if "back" in one["arguments"] and one["answer"] == answer)
+        return str(one["id"])
+
+    async with person(gated.gateway, "auto", able=False) as (_, model):
+        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_required"
+        await gated.owner("answer_approval", id=await listed(), answer="always")
+        assert not any("back" in one["arguments"] for one in (await gated.owner("approvals"))["pending"])
+        assert await model.text("new:report", tag="back")
+        (standing,) = [one for one in (await gated.owner("approvals"))["always"] if one["toolKey"] == "new:report"]
+        await gated.owner("withdraw_approval", id=standing["id"])
+        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_required"
+        await gated.owner("answer_approval", id=await listed(), answer="once")
+        taken = await gated.owner("withdraw_approval", id=await listed("once"))
+        assert taken["withdrawn"] == "once"
+        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_required"
+        await gated.owner("answer_approval", id=await listed(), answer="once")
+        await gated.owner("answer_approval", id=await listed("once"), answer="refuse")
+        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_refused"
+    async with person(gated.gateway, "auto", who=(judge := Judge("ada", words=["session", "refuse"]))) as (_, model):
+        refused = await model.execute("new:report", tag="back")  # by the owner: this client was not asked
+        (block,) = refused.content
+        assert isinstance(block, types.TextContent)
+        assert re.search(r"the owner refused it earlier, and that holds for another 1\d(\.\d)? minutes", block.text)
+        assert judge.judged == []
+        await gated.owner("withdraw_approval", id=await listed("refuse"))
+        assert await model.text("new:report", tag="back")
+        assert await model.text("new:report", tag="back, again")
+        (session,) = [one for one in (await gated.owner("approvals"))["sessions"] if one["toolKey"] == "new:report"]
+        assert (session["token"], 0 < session["leftS"] <= 900) == ("test", True)
+        await gated.owner("withdraw_approval", id=session["id"])
+        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_refused"
+        assert len(judge.judged) == 2
+    with pytest.raises(OperationError, match="There is no answer with the id"):
+        await gated.owner("withdraw_approval", id=session["id"])
+
+
 # ------------------------------------------------------------------ the owner answers an open question
 
 
