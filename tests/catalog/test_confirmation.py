@@ -21,7 +21,9 @@ from pointsman.router.gateway.confirmation_text import MAX_CHARS, shown_argument
 
 IDS = ("a", "b")
 PATTERNS = ["a:wipe", "*:look", "b:*", "*", "*:*ip*", "a:*e", "nowhere:x"]
-CONFIRM = st.sampled_from(["never", "destructive", "writes"]) | st.lists(st.sampled_from(PATTERNS), max_size=2)
+CONFIRM = st.sampled_from(["never", "destructive", "writes"]) | st.lists(
+    st.sampled_from(PATTERNS), min_size=1, max_size=2
+)
 HINTS = st.none() | st.dictionaries(
     st.sampled_from(["readOnlyHint", "destructiveHint"]), st.sampled_from([True, False, "yes", None])
 )
@@ -122,6 +124,7 @@ def test_a_caller_that_a_reload_removed_is_refused(caller: Caller) -> None:
         ("['!*:b']", "no pattern can begin with `!`"),
         ("['fiels:*']", "no server `fiels`"),
         ("[1]", "must be one of"),
+        ("[]", "is an empty list; write `never` if no call needs a yes"),
     ],
 )
 def test_what_cannot_be_read_is_an_error_and_never_never(written: str, said: str) -> None:
