@@ -479,6 +479,16 @@ async def test_a_call_whose_tool_is_taken_away_meanwhile_does_not_run(tmp_path: 
             answered = await one.result("tools/call", executing("old:plain", "taken", asked, answer="once"))
             assert answered["structuredContent"]["error"]["code"] == "unknown_tool"
         assert gated.ran("taken") == 0
+        async with speaker(gateway, "modern") as deaf:
+            for tool_key in ("old:report", "old:name"):
+                await deaf.result("tools/call", executing(tool_key, "gone"))
+        always = await gated.one_pending("old:report")
+        await gated.owner("answer_approval", id=always["id"], answer="always")
+        await gated.one_pending("old:name")
+        gateway.write_config({"servers": {}})
+        await gated.owner("reload")
+        listed = await gated.owner("approvals")
+        assert (listed["pending"], [one["inEffect"] for one in listed["always"]]) == ([], [False])
 
 
 async def test_one_token_cannot_fill_the_list(tmp_path: Path) -> None:

@@ -28,14 +28,16 @@ E = TypeVar("E", bound=Pending | Standing | SessionAnswer)
 
 async def list_approvals(parts: Parts) -> Json:
     """The calls that wait for a yes, the tools that have one for always or at a modern client for 15 minutes, and
-    whether any call needs one at all."""
+    whether any call needs one at all. A call of a server that was removed waits for nothing."""
+    servers = parts.current.config.servers
     store = parts.gateway.gate.approvals
     pending, standing = await _stored(store.pending), await _stored(store.standing)
+    sessions = parts.gateway.gate.session_answers()
     return {
         "inUse": not parts.catalog.rights.confirm.idle,
-        "pending": [_described(one) for one in pending],
+        "pending": [_described(one) for one in pending if one.server_id in servers],
         "always": [_described_standing(parts, one) for one in standing],
-        "sessions": [_described_session(one) for one in parts.gateway.gate.session_answers()],
+        "sessions": [_described_session(one) for one in sessions if one.tool_key.partition(":")[0] in servers],
     }
 
 
@@ -140,11 +142,13 @@ def _described_session(one: SessionAnswer) -> Json:
 
 
 def _described_standing(parts: Parts, one: Standing) -> Json:
-    """`inEffect`: neither the token nor the tool's definition has changed since, as far as the definition is known."""
+    """`inEffect`: the server is configured, and neither the token nor the tool's definition has changed since, as far
+    as the definition is known."""
     server_id, _, name = one.tool_key.partition(":")
     listed = parts.catalog.last_list(server_id)
     tool = listed.items.get(name) if listed is not None else None
-    same = tool is None or tool.digest.hex() == one.definition
+    configured = server_id in parts.current.config.servers
+    same = configured and (tool is None or tool.digest.hex() == one.definition)
     return {
         "id": one.id,
         "token": one.token,
