@@ -21,7 +21,9 @@ from pointsman.router.gateway.confirmation_text import MAX_CHARS, shown_argument
 
 IDS = ("a", "b")
 PATTERNS = ["a:wipe", "*:look", "b:*", "*", "*:*ip*", "a:*e", "nowhere:x"]
-CONFIRM = st.sampled_from(["never", "destructive", "writes"]) | st.lists(st.sampled_from(PATTERNS), max_size=2)
+CONFIRM = st.sampled_from(["never", "destructive", "writes"]) | st.lists(
+    st.sampled_from(PATTERNS), min_size=1, max_size=2
+)
 HINTS = st.none() | st.dictionaries(
     st.sampled_from(["readOnlyHint", "destructiveHint"]), st.sampled_from([True, False, "yes", None])
 )
@@ -122,6 +124,7 @@ def test_a_caller_that_a_reload_removed_is_refused(caller: Caller) -> None:
         ("['!*:b']", "no pattern can begin with `!`"),
         ("['fiels:*']", "no server `fiels`"),
         ("[1]", "must be one of"),
+        ("[]", "is an empty list; write `never` if no call needs a yes"),
     ],
 )
 def test_what_cannot_be_read_is_an_error_and_never_never(written: str, said: str) -> None:
@@ -187,3 +190,41 @@ def test_members_with_the_same_beginning_are_all_shown() -> None:
     shown = shown_arguments({"k" * 400 + "1": "first", "k" * 400 + "2": "second"})
     assert "first" in shown
     assert "second" in shown
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_long_text_shows_its_head_and_its_tail_and_hides_no_neighbour(masked: bool) -> None:
+    shown = shown_arguments({"text": "begins" + "x" * 5_000 + "ends", "path": "/etc/passwd"}, masked=masked)
+    assert re.search(r'"text": "begins.*5,010 characters.*ends"', shown)
+    assert '"path": "/etc/passwd"' in shown
+    assert "shortened" in shown
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_members_that_fill_the_list_do_not_hide_a_short_one(masked: bool) -> None:
+    fillers = {f"filler{number:03}": "x" * 50 for number in range(200)}
+    shown = shown_arguments({**fillers, "path": "/etc/passwd"}, masked=masked)
+    assert '"path": "/etc/passwd"' in shown
+    assert "161 more members" in shown
+    empty = {f"filler{number:03}": 0 for number in range(200)}
+    named = shown_arguments({**empty, "path": "/etc/passwd" + "d" * 100}, masked=masked)
+    assert re.search(r"161 more members\): path, ", named)
+
+
+def test_what_the_owner_sees_is_what_the_client_sees_without_secrets() -> None:
+    plain = {"text": "x" * 5_000, "list": [1, "two"] * 50, "path": "/etc/passwd"}
+    assert shown_arguments(plain, masked=True) == shown_arguments(plain)
+    key = "-----BEGIN RSA PRIVATE KEY-----\n" + "hunter2\n" * 400
+    secret = {
+        "password": "hunter2",
+        "a": f"{'x' * 5_000} password=hunter2",
+        "b": key,
+        "c": "eyJ" + "hunter2" * 2 + "." + "hunter2" * 500,
+        "d": [{"api_key": "hunter2"}, "Bearer hunter2hunter2"],
+        "e": "password=" + "hunter2" * 100,
+        "password=hunter2": 1,
+        "path": "/etc/passwd",
+    }
+    shown = shown_arguments(secret, masked=True)
+    assert "hunter2" not in shown
+    assert '"path": "/etc/passwd"' in shown

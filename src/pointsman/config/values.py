@@ -124,6 +124,8 @@ def parse_confirm(given: object) -> str | tuple[str, ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
         words = ", ".join(f"`{word}`" for word in CONFIRM_WORDS)
         raise ValueError(f'must be one of {words}, or a list of patterns such as `["files:delete_*"]`')
+    if not given:
+        raise ValueError("is an empty list; write `never` if no call needs a yes")
     if len(given) > MAX_PATTERNS:
         raise ValueError(f"has more than {MAX_PATTERNS} patterns")
     if any(one.startswith(EXCLUDE) for one in given):

@@ -178,17 +178,15 @@ class ConfirmationRequiredError(GatewayError):
 
 
 class ConfirmationRefusedError(GatewayError):
-    """A person was asked [to confirm the call](../concepts/confirmation.md) and did not say yes; nothing was sent.
+    """A person was asked [to confirm the call](../concepts/confirmation.md) and did not say yes, or the owner had
+    refused the same call before; nothing was sent.
     Next: do not repeat it unless the person asks for it."""
 
     code = "confirmation_refused"
 
-    def __init__(self, tool_key: str) -> None:
+    def __init__(self, tool_key: str, why: str = "a person was asked to confirm it and did not") -> None:
         shown = tool_key if len(tool_key) <= 200 else f"{tool_key[:200]}..."
-        super().__init__(
-            f"The call of `{shown}` was not made: a person was asked to confirm it and did not. "
-            "Do not repeat it unless the person asks for it."
-        )
+        super().__init__(f"The call of `{shown}` was not made: {why}. Do not repeat it unless the person asks for it.")
 
 
 class SkillMismatchError(GatewayError):

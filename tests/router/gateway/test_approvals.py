@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from pointsman.router.gateway.approvals import MOST_DEFERRED, Approvals, Call, Pending, digest_of, new_id
+from pointsman.router.gateway.approvals import MOST_DEFERRED, Approvals, Call, Looked, Pending, digest_of, new_id
 from pointsman.router.state.key_values import KeyValues, StateAwayError
 from tests.router.state.test_key_values import open_values
 
@@ -70,6 +70,24 @@ def test_always_is_for_the_token_with_this_secret_and_the_tool_with_this_definit
     assert not store.look(replace(CALL, tool_key="s:wipe2"), SECRET).always
     assert store.withdraw(standing)
     assert not store.look(CALL, SECRET).always
+
+
+def test_a_withdrawn_always_leaves_no_once_behind_and_an_answer_can_be_dropped(open_values: Open) -> None:
+    store = Approvals(open_values())
+    other = replace(CALL, tool_key="s:other")
+    for call in (CALL, other):
+        listed = store.defer(pending(call), 60)
+        assert listed is not None
+        assert store.answer(listed, "once", "cli", 60)
+    assert store.withdraw(store.always(CALL, SECRET, "cli"))
+    assert store.look(CALL, SECRET) == Looked()
+    (answered,) = store.pending()
+    assert answered.call == other
+    assert store.answer(answered, "refuse", "cli", 60)
+    assert not store.drop(answered)  # it is another answer now
+    assert store.look(other, SECRET).answer == "refuse"
+    assert store.drop(store.pending()[0])
+    assert store.look(other, SECRET) == Looked()
 
 
 def test_a_round_is_continued_once_by_the_same_call(open_values: Open) -> None:

@@ -250,6 +250,45 @@ async def test_always_is_for_one_token_and_tool_until_its_definition_changes(gat
     assert ("approval/withdraw", "tokens.test", "pointsman cli") in said
 
 
+async def test_an_answer_that_was_withdrawn_is_asked_again(gated: Gated) -> None:
+    async def listed(answer: str | None = None) -> str:
+        found = (await gated.owner("approvals"))["pending"]
+        (one,) = (one for one in found if "back" in one["arguments"] and one["answer"] == answer)
+        return str(one["id"])
+
+    async with person(gated.gateway, "auto", able=False) as (_, model):
+        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_required"
+        await gated.owner("answer_approval", id=await listed(), answer="always")
+        assert not any("back" in one["arguments"] for one in (await gated.owner("approvals"))["pending"])
+        assert await model.text("new:report", tag="back")
+        (standing,) = [one for one in (await gated.owner("approvals"))["always"] if one["toolKey"] == "new:report"]
+        await gated.owner("withdraw_approval", id=standing["id"])
+        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_required"
+        await gated.owner("answer_approval", id=await listed(), answer="once")
+        taken = await gated.owner("withdraw_approval", id=await listed("once"))
+        assert taken["withdrawn"] == "once"
+        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_required"
+        await gated.owner("answer_approval", id=await listed(), answer="once")
+        await gated.owner("answer_approval", id=await listed("once"), answer="refuse")
+        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_refused"
+    async with person(gated.gateway, "auto", who=(judge := Judge("ada", words=["session", "refuse"]))) as (_, model):
+        refused = await model.execute("new:report", tag="back")  # by the owner: this client was not asked
+        (block,) = refused.content
+        assert isinstance(block, types.TextContent)
+        assert re.search(r"the owner refused it earlier, and that holds for another 1\d(\.\d)? minutes", block.text)
+        assert judge.judged == []
+        await gated.owner("withdraw_approval", id=await listed("refuse"))
+        assert await model.text("new:report", tag="back")
+        assert await model.text("new:report", tag="back, again")
+        (session,) = [one for one in (await gated.owner("approvals"))["sessions"] if one["toolKey"] == "new:report"]
+        assert (session["token"], 0 < session["leftS"] <= 900) == ("test", True)
+        await gated.owner("withdraw_approval", id=session["id"])
+        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_refused"
+        assert len(judge.judged) == 2
+    with pytest.raises(OperationError, match="There is no answer with the id"):
+        await gated.owner("withdraw_approval", id=session["id"])
+
+
 # ------------------------------------------------------------------ the owner answers an open question
 
 
@@ -344,11 +383,13 @@ async def test_a_yes_is_carried_through_the_rounds_of_a_server_once(gated: Gated
 
 
 async def test_a_megabyte_of_arguments_is_asked_in_a_few_kilobytes(gated: Gated) -> None:
-    huge = {"tag": "huge", "text": "x" * 1_000_000, "path": "/etc/\u202eshadow\x1b[2J"}
+    huge = {"text": "x" * 1_000_000, "tag": "huge", "path": "/etc/\u202eshadow\x1b[2J"}
     params = {"name": "tool_execute", "arguments": {"toolKey": "old:plain", "arguments": huge}}
     async with speaker(gated.gateway, "modern", capabilities=FORM) as one:
         (question,) = (await one.result("tools/call", params))["inputRequests"].values()
+        pending = await gated.one_pending("old:plain", "huge")
     message = question["params"]["message"]
+    assert pending["arguments"] in message  # the owner sees what the client is asked
     assert len(message) < 8_000
     assert "1,000,000 characters" in message
     assert r"/etc/\u202eshadow\u001b[2J" in message
@@ -438,6 +479,16 @@ async def test_a_call_whose_tool_is_taken_away_meanwhile_does_not_run(tmp_path: 
             answered = await one.result("tools/call", executing("old:plain", "taken", asked, answer="once"))
             assert answered["structuredContent"]["error"]["code"] == "unknown_tool"
         assert gated.ran("taken") == 0
+        async with speaker(gateway, "modern") as deaf:
+            for tool_key in ("old:report", "old:name"):
+                await deaf.result("tools/call", executing(tool_key, "gone"))
+        always = await gated.one_pending("old:report")
+        await gated.owner("answer_approval", id=always["id"], answer="always")
+        await gated.one_pending("old:name")
+        gateway.write_config({"servers": {}})
+        await gated.owner("reload")
+        listed = await gated.owner("approvals")
+        assert (listed["pending"], [one["inEffect"] for one in listed["always"]]) == ([], [False])
 
 
 async def test_one_token_cannot_fill_the_list(tmp_path: Path) -> None:

@@ -64,12 +64,12 @@ async def test_yes_once_refuse_always_and_withdraw(owner: Owner) -> None:
     assert await call(owner, "s:wipe", n=2) == "confirmation_required"
     await owner.post(await waiting(owner, '"n": 2'), {"answer": "always"})
     assert [await call(owner, "s:wipe", n=number) for number in (2, 3)] == ["ok", "ok"]
-    found = re.search(r'action="(/page/approvals/\w+/withdraw)"', (await owner.get(PATH)).text)
-    assert found is not None
-    assert (await owner.post(found[1])).status_code == 303
-    assert await call(owner, "s:wipe", n=4) == "confirmation_required"
+    found = re.findall(r'action="(/page/approvals/\w+/withdraw)"', (await owner.get(PATH)).text)
+    assert len(found) == 2  # the refusal, and the yes for always
+    assert [(await owner.post(path)).status_code for path in found] == [303, 303]
+    assert [await call(owner, "s:wipe", n=number) for number in (1, 2, 4)] == ["confirmation_required"] * 3
     said = [one for one in await owner.changes() if one[1].startswith("approval/")]
-    kinds = ("once", "refuse", "always", "withdraw")
+    kinds = ("once", "refuse", "always", "withdraw", "withdraw")
     assert sorted(said) == sorted(("page", f"approval/{kind}", "tokens.test") for kind in kinds)
 
 

@@ -21,12 +21,35 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_SECRET = 600  # searched beyond the limit, so that truncation does not hide half a secret
+_KEY_BLOCK = "PRIVATE KEY-----"
+_GAP = re.compile(r"\s")
+_BEGINNINGS = (  # of secrets without a gap, in lower case: found at once in a text of any size
+    *("ptm_", "earer", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "xox", "akia", "eyj", "://"),
+    *("password=", "passwd=", "secret=", "apikey=", "api_key=", "api-key=", "token="),
+)
 
 
 def free_text(text: str, limit: int) -> str:
     """Truncate free text to `limit` and mask everything that looks like a secret."""
     masked = SECRET.sub(MASK, text[: limit + _LONGEST_SECRET])
     return masked if len(masked) <= limit else masked[: limit - 1] + CUT
+
+
+def free_tail(text: str, limit: int) -> str:
+    """The last `limit` characters of a longer text, masked if they look like a secret or may be the end of one."""
+    window, before = text[-limit - _LONGEST_SECRET :], text[: -limit - _LONGEST_SECRET].lower()
+    if _KEY_BLOCK in text[:-limit]:
+        return MASK
+    if not _GAP.search(window[:_LONGEST_SECRET]) and any(begin in before for begin in _BEGINNINGS):
+        return MASK
+    masked = SECRET.sub(MASK, window)
+    kept = min(limit, len(masked) - max(len(window) - limit, 0))  # what stood before the tail never becomes part of it
+    return masked[-kept:] if kept > 0 else MASK
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a member of this name holds a secret, as far as its name says."""
+    return _SECRET_NAME.search(name[:100]) is not None
 
 
 def clean_queries(queries: Sequence[str], limit: int = MAX_QUERY_CHARS) -> list[str]:
@@ -65,7 +88,7 @@ class _Arguments:
             if self._spent():
                 cleaned[CUT] = CUT
                 break
-            secret = _SECRET_NAME.search(name[:100]) and item is not None
+            secret = item is not None and is_secret_name(name)
             cleaned[self._text(name)] = MASK if secret else self.clean(item, depth + 1)
         return cleaned
 

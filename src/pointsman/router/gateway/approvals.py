@@ -23,7 +23,7 @@ MOST_DEFERRED: Final = 50  # calls of one token that wait for the owner
 _PENDING: Final = "confirm/pending/"
 _ALWAYS: Final = "confirm/always/"
 _ROUND: Final = "confirm/round/"
-_ID_CHARS: Final = 10
+ID_CHARS: Final = 10
 T = TypeVar("T", bound=msgspec.Struct)
 _sorted = msgspec.json.Encoder(order="sorted")
 
@@ -77,6 +77,8 @@ class Looked(msgspec.Struct, frozen=True):
     always: bool = False
     answer: Answer | None = None
     by: str = ""
+    id: str = ""
+    left_s: float = 0.0  # an answer holds as long
 
 
 def digest_of(tool_key: str, arguments: Json) -> str:
@@ -104,7 +106,8 @@ class Approvals:
             return Looked()
         if pending.answer == "once" and not self._values.delete(key, version=entry.version):
             return Looked()  # another call has used it
-        return Looked(answer=pending.answer, by=pending.by)
+        left_s = max(pending.until - self._clock(), 0.0)
+        return Looked(answer=pending.answer, by=pending.by, id=pending.id, left_s=left_s)
 
     def defer(self, pending: Pending, life_s: float) -> Pending | None:
         """List a call for the owner, once however often it is repeated; None: too many of its token are listed."""
@@ -157,15 +160,25 @@ class Approvals:
         return [one for one in found if one is not None]
 
     def answer(self, pending: Pending, answer: Answer, by: str, life_s: float) -> bool:
-        """Answer a call; False: it was answered, has ended or has expired meanwhile."""
+        """Answer a call, instead of the answer that `pending` has; False: it was answered, has ended or has expired
+        meanwhile."""
         key = _asked_key(pending) if pending.asked else _deferred_key(pending.call)
         entry = self._values.get(key)
         now = _decode(entry, Pending)
-        if entry is None or now is None or now.answer is not None or now.call != pending.call:
+        if entry is None or now is None or (now.answer, now.call) != (pending.answer, pending.call):
             return False
         until = self._clock() + life_s
         answered = msgspec.structs.replace(now, answer=answer, by=by, until=until)
         return self._values.put(key, _encode(answered), version=entry.version, life_s=life_s) is not None
+
+    def drop(self, pending: Pending) -> bool:
+        """Forget a call whose client cannot be asked, with its answer; False: something has changed meanwhile."""
+        key = _deferred_key(pending.call)
+        entry = self._values.get(key)
+        now = _decode(entry, Pending)
+        if entry is None or now is None or (now.answer, now.call) != (pending.answer, pending.call):
+            return False
+        return self._values.delete(key, version=entry.version)
 
     def is_listed(self, pending: Pending) -> bool:
         return self._values.get(_asked_key(pending)) is not None
@@ -173,17 +186,22 @@ class Approvals:
     def always(self, call: Call, secret: str, by: str) -> Standing:
         """Say yes to all calls of a tool by a token, as it is defined in `call`."""
         key = _standing_key(call.token, call.tool_key)
-        short = sha256(key.encode()).hexdigest()[:_ID_CHARS]
+        short = sha256(key.encode()).hexdigest()[:ID_CHARS]
         standing = Standing(short, call.token, call.tool_key, call.definition, secret, self._clock(), by)
         self._values.put(key, _encode(standing))
         return standing
 
     def withdraw(self, standing: Standing) -> bool:
+        """Take back a yes for always, and each unused one for once of the same token and tool."""
+        for one in self.pending():
+            same = (one.call.token, one.call.tool_key) == (standing.token, standing.tool_key)
+            if same and one.answer == "once" and not one.asked:
+                self._values.delete(_deferred_key(one.call))
         return self._values.delete(_standing_key(standing.token, standing.tool_key))
 
 
 def new_id() -> str:
-    return secrets.token_hex(_ID_CHARS // 2)
+    return secrets.token_hex(ID_CHARS // 2)
 
 
 def _asked_key(pending: Pending) -> str:
@@ -195,7 +213,7 @@ def _deferred_key(call: Call) -> str:
 
 
 def _short(call: Call) -> str:
-    return call.whole[:_ID_CHARS]
+    return call.whole[:ID_CHARS]
 
 
 def _standing_key(token: str, tool_key: str) -> str:

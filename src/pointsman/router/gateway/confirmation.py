@@ -8,6 +8,8 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
+from hashlib import sha256
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,7 +19,7 @@ from pointsman.catalog.definitions import KnownTool
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ConfirmationRefusedError, ConfirmationRequiredError
 from pointsman.core.kinds import declares
-from pointsman.core.model import Json
+from pointsman.core.model import Caller, Json
 from pointsman.core.seams import (
     CONFIRMATION,
     BackChannel,
@@ -27,9 +29,8 @@ from pointsman.core.seams import (
     ProtocolError,
 )
 from pointsman.router.audit.log import Record
-from pointsman.router.audit.redaction import clean_arguments
 from pointsman.router.gateway import confirmation_text
-from pointsman.router.gateway.approvals import Approvals, Call, Pending, digest_of, new_id
+from pointsman.router.gateway.approvals import ID_CHARS, Approvals, Call, Looked, Pending, digest_of, new_id
 from pointsman.router.gateway.rounds import RecordedRounds
 from pointsman.router.state.key_values import KeyValues, StateAwayError
 
@@ -40,6 +41,7 @@ MODERN_SESSION_S: Final = (
 LOOK_EVERY_S: Final = 1.0  # for the owner's answer, which may have been given to another gateway
 SECRET_CHARS: Final = 16  # of the hash of a token's secret
 _MOST_SESSIONS: Final = 10_000
+_MOST_LISTED_SESSIONS: Final = 500
 _WAYS = (
     "Nothing was run. The person can answer it with `pointsman approve {id}` or on the gateway's page within {within}; "
     "then make the same call again, with the same arguments. A client that supports elicitation is asked directly."
@@ -53,6 +55,27 @@ class _Answer(NamedTuple):
     by: str  # `client`, `page` or `cli`
 
 
+class _Session(NamedTuple):
+    """What an answer `session` is for: a tool as it is defined now, in a legacy session, or for a modern client."""
+
+    era: str
+    caller: Caller
+    holder: object  # the session, or the name of the client
+    tool_key: str
+    definition: str
+
+
+class SessionAnswer(NamedTuple):
+    """An answer `session` of a modern client that holds, as the owner sees it."""
+
+    id: str
+    token: str
+    project: str | None
+    client: str
+    tool_key: str
+    left_s: float
+
+
 class _Gated(msgspec.Struct, frozen=True, eq=False):
     """One call at the gate."""
 
@@ -62,7 +85,7 @@ class _Gated(msgspec.Struct, frozen=True, eq=False):
     tool: KnownTool
     arguments: Json
     call: Call
-    session: tuple[object, ...] | None  # what an answer `session` is for; None: there is none
+    session: _Session | None  # None: `session` is no answer here
 
 
 class Gate:
@@ -72,7 +95,7 @@ class Gate:
         self.approvals = Approvals(values)
         self._config = config
         self._open: dict[str, asyncio.Future[_Answer]] = {}  # by the id of a pending call of this gateway
-        self._sessions: OrderedDict[tuple[object, ...], float] = OrderedDict()  # until when `session` holds
+        self._sessions: OrderedDict[_Session, float] = OrderedDict()  # until when `session` holds
         self._look = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching = False
@@ -115,6 +138,26 @@ class Gate:
         """The owner has answered: look now."""
         self._look.set()
 
+    def session_answers(self) -> list[SessionAnswer]:
+        """The answers `session` of modern clients to this gateway that hold, the latest first, and at most 500.
+
+        When a legacy session ends is not known here, so those are not listed.
+        """
+        now = time.monotonic()
+        held = ((key, until - now) for key, until in reversed(self._sessions.items()) if until > now)
+        modern = (_session_answer(key, left_s) for key, left_s in held if key.era == "modern")
+        return list(islice(modern, _MOST_LISTED_SESSIONS))
+
+    def end_session(self, answer_id: str) -> None:
+        """Ask again in spite of an answer `session`."""
+        for key in [key for key in self._sessions if key.era == "modern" and _session_id(key) == answer_id]:
+            del self._sessions[key]
+
+    def end_sessions(self, token: str, tool_key: str) -> None:
+        """Ask again in spite of all answers `session` for a token and tool, in both eras."""
+        for key in [key for key in self._sessions if (key.caller.token_id, key.tool_key) == (token, tool_key)]:
+            del self._sessions[key]
+
     async def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
@@ -136,6 +179,9 @@ class Gate:
             return True
         if looked.answer is None:
             return False
+        if looked.answer == "refuse":
+            record.confirmed = f"{looked.by} refused"
+            raise ConfirmationRefusedError(call.tool_key, _refusal(looked))
         self._settle(gated, _Answer(looked.answer, looked.by))
         return True
 
@@ -223,13 +269,13 @@ class Gate:
             client=gated.request.client.name,
             server_id=gated.tool.server_id,
             effect=confirmation_text.effect(gated.rule, gated.tool),
-            arguments=confirmation_text.shown_arguments(clean_arguments(gated.arguments)),
+            arguments=confirmation_text.shown_arguments(gated.arguments, gated.tool, masked=True),
             at=now,
             until=now + self._config().limits.parked_s,
         )
 
-    def _remember(self, session: tuple[object, ...]) -> None:
-        lasts_s = MODERN_SESSION_S if session[0] == "modern" else math.inf
+    def _remember(self, session: _Session) -> None:
+        lasts_s = MODERN_SESSION_S if session.era == "modern" else math.inf
         self._sessions[session] = time.monotonic() + lasts_s
         self._sessions.move_to_end(session)
         if len(self._sessions) > _MOST_SESSIONS:
@@ -287,11 +333,30 @@ def secret_of(config: GatewayConfig, token_id: str) -> str:
     return token.sha256[:SECRET_CHARS] if token is not None else ""
 
 
-def _session_of(request: FrontRequest, call: Call) -> tuple[object, ...] | None:
-    """What an answer `session` is for: this tool as it is defined now, in a legacy session, or for a modern client."""
-    if request.client.era == "modern":
-        return "modern", request.caller, request.client.name, call.tool_key, call.definition
-    return ("legacy", request.caller, request.session, call.tool_key, call.definition) if request.session else None
+def _session_of(request: FrontRequest, call: Call) -> _Session | None:
+    era = request.client.era
+    holder = request.client.name if era == "modern" else request.session
+    if era != "modern" and not holder:
+        return None
+    return _Session(era, request.caller, holder, call.tool_key, call.definition)
+
+
+def _session_id(key: _Session) -> str:
+    """Of a modern client."""
+    told = [key.caller.token_id, key.caller.project_id, key.holder, key.tool_key, key.definition]
+    return sha256(msgspec.json.encode(told)).hexdigest()[:ID_CHARS]
+
+
+def _session_answer(key: _Session, left_s: float) -> SessionAnswer:
+    caller = key.caller
+    return SessionAnswer(_session_id(key), caller.token_id, caller.project_id, str(key.holder), key.tool_key, left_s)
+
+
+def _refusal(looked: Looked) -> str:
+    return (
+        f"the owner refused it earlier, and that holds for another {_minutes(math.ceil(looked.left_s))}, unless the "
+        f"owner takes it back with `pointsman approve {looked.id} --withdraw`"
+    )
 
 
 def _life(gated: _Gated) -> str | None:
@@ -311,4 +376,4 @@ async def _ask(back: BackChannel, question: Json) -> _Answer:
 
 
 def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"
+    return f"{seconds / 60:.3g} minutes" if seconds >= 120 else f"{seconds:g} seconds"

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeVar
 
 from pointsman.core.model import Json
 from pointsman.router.gateway.approvals import Approvals, Pending, Standing
-from pointsman.router.gateway.confirmation import secret_of
+from pointsman.router.gateway.confirmation import SessionAnswer, secret_of
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.parameters import read_text
 from pointsman.router.owner.parts import Parts
@@ -23,17 +23,21 @@ _LOOK_S: Final = 0.05
 _PAGE: Final = "page"  # the other way is the command line
 
 T = TypeVar("T")
-E = TypeVar("E", Pending, Standing)
+E = TypeVar("E", bound=Pending | Standing | SessionAnswer)
 
 
 async def list_approvals(parts: Parts) -> Json:
-    """The calls that wait for a yes, the tools that have one for always, and whether any call needs one at all."""
+    """The calls that wait for a yes, the tools that have one for always or at a modern client for 15 minutes, and
+    whether any call needs one at all. A call of a server that was removed waits for nothing."""
+    servers = parts.current.config.servers
     store = parts.gateway.gate.approvals
     pending, standing = await _stored(store.pending), await _stored(store.standing)
+    sessions = parts.gateway.gate.session_answers()
     return {
         "inUse": not parts.catalog.rights.confirm.idle,
-        "pending": [_described(one) for one in pending],
+        "pending": [_described(one) for one in pending if one.server_id in servers],
         "always": [_described_standing(parts, one) for one in standing],
+        "sessions": [_described_session(one) for one in sessions if one.tool_key.partition(":")[0] in servers],
     }
 
 
@@ -41,15 +45,15 @@ async def answer_call(parts: Parts, approval_id: str, answer: Answer, asked_by: 
     """Answer a call that waits. `once`: this call, or the next identical one of a client that cannot be asked."""
     store = parts.gateway.gate.approvals
     pending = _find(await _stored(store.pending), approval_id, "call that waits")
-    if pending.answer is not None:
-        raise OwnerError("answered", f"The call `{pending.id}` has been answered already: {pending.answer}.")
+    changes_mind = pending.answer == "once" and answer == "refuse" and not pending.asked
+    if pending.answer is not None and not changes_mind:
+        step = f"`pointsman approve {pending.id} --withdraw` takes the answer back, as long as it has not been used."
+        raise OwnerError("answered", f"The call `{pending.id}` has been answered already: {pending.answer}. {step}")
     secret = secret_of(parts.current.config, pending.call.token)
     if not secret:
         raise OwnerError("gone", f"The token `{pending.call.token}` does not exist any more.")
-    said: Literal["once", "refuse"] = "refuse" if answer == "refuse" else "once"
     by = _PAGE if asked_by == _PAGE else "cli"
-    life_s = parts.current.config.limits.approval_s
-    if not await _stored(lambda: store.answer(pending, said, by, life_s)):
+    if not await _stored(lambda: _take(store, pending, answer, by, parts.current.config.limits.approval_s)):
         raise _over(pending)
     if answer == "always":
         await _stored(lambda: store.always(pending.call, secret, by))
@@ -59,13 +63,36 @@ async def answer_call(parts: Parts, approval_id: str, answer: Answer, asked_by: 
     return _described(pending) | {"answer": answer}
 
 
+def _take(store: Approvals, pending: Pending, answer: Answer, by: str, life_s: float) -> bool:
+    """A yes for always leaves none for once behind: only a call that waits in a gateway is told."""
+    if answer == "always" and not pending.asked:
+        return store.drop(pending)
+    return store.answer(pending, "refuse" if answer == "refuse" else "once", by, life_s)
+
+
 async def withdraw(parts: Parts, approval_id: str, asked_by: str) -> Json:
-    """Take back a yes for always."""
-    store = parts.gateway.gate.approvals
-    standing = _find(await _stored(store.standing), approval_id, "yes for always")
-    await _stored(lambda: store.withdraw(standing))
-    _record(parts, "withdraw", standing.token, standing.tool_key, standing.tool_key.partition(":")[0], asked_by)
-    return _described_standing(parts, standing)
+    """Take back an answer: a yes for always, for a session, or for once that has not been used, or a refusal."""
+    gate = parts.gateway.gate
+    standing = await _stored(gate.approvals.standing)
+    answered = [one for one in await _stored(gate.approvals.pending) if one.answer is not None and not one.asked]
+    answers: list[Pending | Standing | SessionAnswer] = [*standing, *answered, *gate.session_answers()]
+    found = _find(answers, approval_id, "answer")
+    if isinstance(found, Standing):
+        always = found
+        await _stored(lambda: gate.approvals.withdraw(always))
+        gate.end_sessions(found.token, found.tool_key)
+        described: Json = {**_described_standing(parts, found), "withdrawn": "always"}
+    elif isinstance(found, Pending):
+        pending = found
+        if not await _stored(lambda: gate.approvals.drop(pending)):
+            raise _over(found)
+        described = {**_described(found), "withdrawn": found.answer}
+    else:
+        gate.end_session(found.id)
+        described = {**_described_session(found), "withdrawn": "session"}
+    tool_key = described["toolKey"]
+    _record(parts, "withdraw", described["token"], tool_key, tool_key.partition(":")[0], asked_by)
+    return described
 
 
 async def _until_taken(parts: Parts, store: Approvals, pending: Pending) -> None:
@@ -103,12 +130,25 @@ def _described(one: Pending) -> Json:
     }
 
 
+def _described_session(one: SessionAnswer) -> Json:
+    return {
+        "id": one.id,
+        "token": one.token,
+        "project": one.project,
+        "client": one.client,
+        "toolKey": one.tool_key,
+        "leftS": round(one.left_s),
+    }
+
+
 def _described_standing(parts: Parts, one: Standing) -> Json:
-    """`inEffect`: neither the token nor the tool's definition has changed since, as far as the definition is known."""
+    """`inEffect`: the server is configured, and neither the token nor the tool's definition has changed since, as far
+    as the definition is known."""
     server_id, _, name = one.tool_key.partition(":")
     listed = parts.catalog.last_list(server_id)
     tool = listed.items.get(name) if listed is not None else None
-    same = tool is None or tool.digest.hex() == one.definition
+    configured = server_id in parts.current.config.servers
+    same = configured and (tool is None or tool.digest.hex() == one.definition)
     return {
         "id": one.id,
         "token": one.token,

@@ -26,7 +26,7 @@ _DONE = {
     "--always", is_flag=True, help="Yes to all calls of this tool by this token, until its definition changes."
 )
 @click.option("--refuse", is_flag=True, help="No: the call is not made.")
-@click.option("--withdraw", is_flag=True, help="Take back a yes for always.")
+@click.option("--withdraw", is_flag=True, help="Take back an answer, unless a call has used it: the next one is asked.")
 @state_dir_option
 @json_option
 def approve(
@@ -46,7 +46,7 @@ def approve(
         return
     if withdraw:
         taken = ask_gateway(state_dir, "withdraw_approval", id=approval_id)
-        _answered(taken, f"Withdrawn: calls of {_named(taken)} are asked again.", as_json)
+        _answered(taken, f"Withdrawn ({taken['withdrawn']}): {_named(taken)} is asked again.", as_json)
         return
     answer = "always" if always else "refuse" if refuse else "once"
     answered = ask_gateway(state_dir, "answer_approval", id=approval_id, answer=answer)
@@ -82,6 +82,16 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
         yield "Answer with `pointsman approve ID`, and --always or --refuse."
     for one in answered:
         yield f"{one['id']}  answered ({one['answer']}), {one['leftS']} s left: {_named(one)}"
+    if answered:
+        yield "Take an answer back with `pointsman approve ID --withdraw`; --refuse turns a yes into a no."
+    if answer["sessions"]:
+        yield ""
+        yield "Yes for a session, answered at a client (`pointsman approve ID --withdraw`):"
+        rows = [("ID", "TOKEN", "CLIENT", "LEFT", "TOOL")]
+        rows += [
+            (one["id"], one["token"], one["client"], f"{one['leftS']} s", one["toolKey"]) for one in answer["sessions"]
+        ]
+        yield from (f"  {line}" for line in table(rows))
     if answer["always"]:
         yield ""
         yield "Always, until the tool's definition or the token changes (`pointsman approve ID --withdraw`):"

@@ -26,6 +26,7 @@ async def show(view: View) -> Response:
         waiting=[one for one in listed["pending"] if one["answer"] is None],
         answered=[one for one in listed["pending"] if one["answer"] is not None],
         always=listed["always"],
+        sessions=listed["sessions"],
     )
 
 
@@ -40,14 +41,15 @@ async def answer(view: View) -> Response:
 
 async def take_back(view: View) -> Response:
     one = await withdraw(view.parts, view.path("id"), CLIENT)
-    return view.done(f"Withdrawn: calls of `{one['toolKey']}` by `{one['token']}` are asked again.", PATH)
+    return view.done(f"Withdrawn ({one['withdrawn']}): `{one['toolKey']}` by `{one['token']}` is asked again.", PATH)
 
 
 async def _changes(parts: Parts, _: str) -> object:
     if parts.catalog.rights.confirm.idle:
         return ()
     listed = await list_approvals(parts)
-    return [(one["id"], one["answer"]) for one in listed["pending"]], [one["id"] for one in listed["always"]]
+    held = [one["id"] for one in (*listed["always"], *listed["sessions"])]
+    return [(one["id"], one["answer"]) for one in listed["pending"]], held
 
 
 SCREEN = Screen(
