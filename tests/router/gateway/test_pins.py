@@ -223,6 +223,11 @@ async def test_pins_of_a_file_are_all_that_a_locked_server_offers(tmp_path: Path
     async with gateway_process(tmp_path, config(weather(tmp_path, more, pin="locked"))) as gateway:
         async with assistant(gateway, project="all") as client:
             assert (await client.discover("weather"))["results"] == []
+        tried = await run(tmp_path, "server", "test", "weather")
+        assert "wait for approval: `pointsman pin diff weather`" in tried.stderr
+        assert "its tools wait for approval" in (await run(tmp_path, "doctor")).stdout
+        unasked = await pin(gateway, "approve", "weather")
+        assert (unasked.code, "--yes" in unasked.stderr) == (2, True)
         approved = await pin(gateway, "approve", "--file", "pins.json", "--yes", "--json")
         assert [one["name"] for one in approved.json["approved"]["weather"]][:2] == ["forecast", "announce"]
         await assert_quarantined_helper_only(gateway)
@@ -230,7 +235,8 @@ async def test_pins_of_a_file_are_all_that_a_locked_server_offers(tmp_path: Path
         checked = await pin(gateway, "check", "--file", "pins.json")
         assert (checked.code, checked.stdout) == (1, "tool weather:weather_helper: new\n")
         (tmp_path / "pins.json").write_text('{"format": 2}')
-        assert (await pin(gateway, "check", "--file", "pins.json")).code == 1
+        for file in ("pins.json", "missing.json"):
+            assert (await pin(gateway, "check", "--file", file)).code == 2
         assert (await pin(gateway, "approve", "weather:nothing")).code == 2
 
 

@@ -100,6 +100,8 @@ def approve(
     elif not yes:
         for server_id, one in _held(chosen):
             _show(server_id, one)
+        if not sys.stdin.isatty():
+            raise ConfigCommandError("Nothing was approved: this is no terminal, so add --yes to approve it.")
         count = sum(len(one["held"]) for one in chosen)
         click.confirm(f"Approve {plural(count, 'definition')}?", abort=True)
     approved = {one["id"]: _approve(state_dir, one["id"], one["held"], as_json=as_json) for one in chosen}
@@ -241,11 +243,11 @@ def _read_file(file: Path) -> Mapping[str, Any]:
             content = opened.read(MAX_FILE_BYTES + 1)
         document = json.loads(content) if len(content) <= MAX_FILE_BYTES else None
     except OSError as error:
-        raise CommandError(f"Could not read {file}: {error.strerror}.") from error
+        raise ConfigCommandError(f"Could not read {file}: {error.strerror}.") from error
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.get("format") != 1 or not _is_well_formed(document.get("servers")):
-        raise CommandError(f"{file} is no file of pins. `pointsman pin export FILE` writes one.")
+        raise ConfigCommandError(f"{file} is no file of pins. `pointsman pin export FILE` writes one.")
     servers: Mapping[str, Any] = document["servers"]
     return servers
 
