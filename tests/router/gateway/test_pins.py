@@ -161,6 +161,7 @@ async def test_what_a_server_changes_or_adds_after_it_was_seen_waits_for_approva
         assert "- description: Tell the weather of a city" in diff.stdout
         assert "+ description:" in diff.stdout
         assert POISON.split(",", maxsplit=1)[0] in diff.stdout
+        assert "asks for secrets" in diff.stdout.rpartition("+ description:")[2]
         for check in (("check",), ("check", "--file", "pins.json")):
             differs = await pin(gateway, *check)
             assert differs.code == 1
@@ -274,6 +275,12 @@ async def gateway_has(gateway: GatewayProcess, server_id: str) -> None:
     async with asyncio.timeout(60):
         while server_id not in (await run(gateway.config_file.parent, "pin", "list")).stdout:
             await asyncio.sleep(0.1)
+
+
+async def test_a_server_without_pins_is_listed_as_such(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, config(weather(tmp_path, pin="off"))) as gateway:
+        assert re.search(r"^weather +off ", (await pin(gateway, "list")).stdout, re.MULTILINE)
+        assert (await pin(gateway, "check")).code == 0
 
 
 async def test_the_owner_approves_on_the_page_what_it_shows(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def pin() -> None:
 @json_option
 def list_pins(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -> None:
     """List how many definitions of each server are approved, and name those that wait."""
-    servers = _asked(state_dir, targets)
+    servers = _asked(state_dir, targets, with_off=True)
     if as_json:
         print_json({"servers": servers})
         return
@@ -164,7 +164,9 @@ def export(file: Path, state_dir: Path | None, as_json: bool) -> None:
 # ------------------------------------------------------------------ helpers
 
 
-def _asked(state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = False) -> list[Any]:
+def _asked(
+    state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = False, with_off: bool = False
+) -> list[Any]:
     """The servers that are named, or all; of a server with a name, only the definitions of that name."""
     wanted: dict[str, set[str]] = {}
     for target in targets:
@@ -176,6 +178,9 @@ def _asked(state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = Fa
     if problem := answers[-1]["problem"]:
         note(f"The pins cannot be used: {problem}")
     servers = [one for answer in answers for one in answer["servers"]]
+    if with_off:
+        nothing = {"pin": "off", "approved": 0, "waits": False, "listed": False, "held": []}
+        servers += [{"id": one, **nothing} for answer in answers for one in answer["off"]]
     for one in servers:
         names = wanted.get(one["id"], {""})
         if "" not in names:
@@ -226,6 +231,8 @@ def _show(server_id: str, one: Any) -> None:
     echo(f"{_name(server_id, one)}: {_REASONS[one['reason']]}, {one['digest'][:12]}")
     for line in one.get("diff", ()):
         echo(paint(f"  {escaped(line)}", _COLOURS.get(line[:1])))
+    for flag in one.get("flags", ()):
+        echo(paint(f"  ! {escaped(flag)}", "yellow"))
 
 
 def _advise(servers: list[Any]) -> None:
