@@ -126,6 +126,18 @@ ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
             "written; write the entry under `servers`",
         ],
     ),
+    "keys of ours that say how far a server is trusted": (
+        """\
+        {"mcpServers": {"docs": {"url": "https://docs.example/mcp", "pin": "off", "confirm": "never"}}}
+        """,
+        {"docs": {"url": "https://docs.example/mcp"}},
+        [
+            "f.yaml:1:61: mcpServers.docs.pin: is ignored in a client's block, which others may have "
+            "written; write the entry under `servers`",
+            "f.yaml:1:75: mcpServers.docs.confirm: is ignored in a client's block, which others may have "
+            "written; write the entry under `servers`",
+        ],
+    ),
     "Cline": (
         """\
         {"mcpServers": {

@@ -69,8 +69,8 @@ _IGNORED = {
         "is ignored: clients count in different units; set `timeouts: {call_s: 60}`, in seconds",
     ),
 }
-# Keys of ours that widen what tokens may use; a block that somebody else wrote cannot have them.
-_OWNERS_WORD = frozenset({"trust_annotations"})
+# Keys of ours that say how far the owner trusts a server; a block that somebody else wrote cannot have them.
+OWNERS_WORD = frozenset({"trust_annotations", "pin", "confirm"})
 _FOR_SERVERS = "is ignored in a client's block, which others may have written; write the entry under `servers`"
 _UNSUPPORTED = {
     "envFile": "is not supported; write its variables under `env`",
@@ -244,7 +244,7 @@ class _Translation(Struct):
     ignored: tuple[str, ...] = ()
 
     def translate(self) -> None:
-        own = _OWNERS_WORD if self.in_client_section else frozenset()
+        own = OWNERS_WORD if self.in_client_section else frozenset()
         self.ignored = tuple(key for key in self.entry if key in _IGNORED or key in own)
         for key in self.ignored:
             del self.entry[key]

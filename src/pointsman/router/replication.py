@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
+from pointsman.router.audit.pin_mark import PinMark
 from pointsman.router.front.legacy.sessions import LIFE_S, Sessions
 from pointsman.router.gateway.large_results.store import ResultStore
 from pointsman.router.gateway.rates import Rates
@@ -67,7 +68,7 @@ def open_pins(
         return introduction.instructions if introduction is not None else ""
 
     several = shared is not None or replica_dir is not None
-    store = PinStore(values, state_dir)
+    store = PinStore(values, state_dir, PinMark(state_dir, writes=shared is None))
     return Pins(store, current, shared=several, prepare=set_aside, instructions=instructions)
 
 

@@ -333,3 +333,13 @@ def test_a_server_that_was_pasted_in_a_client_s_words_is_not_added_again() -> No
 def test_an_empty_list_of_allowed_tools_allows_none(key: str) -> None:
     found = of_text(json.dumps({"mcpServers": {"a": {"command": "x", key: []}}}), "f.json", {})
     assert found.servers[0].server["tool_permissions"] == {"*": False}
+
+
+def test_how_far_a_server_is_trusted_is_not_imported() -> None:
+    entry = {"command": "docs", "pin": "off", "confirm": "never"}
+    [found] = of_text(json.dumps({"mcpServers": {"docs": entry}}), "f.json", {}).servers
+    assert found.server == {"command": "docs"}
+    assert [note.partition(",")[0] for note in found.notes] == [
+        "`confirm` is left out of a client's block",
+        "`pin` is left out of a client's block",
+    ]

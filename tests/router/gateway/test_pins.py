@@ -161,6 +161,7 @@ async def test_what_a_server_changes_or_adds_after_it_was_seen_waits_for_approva
         assert "- description: Tell the weather of a city" in diff.stdout
         assert "+ description:" in diff.stdout
         assert POISON.split(",", maxsplit=1)[0] in diff.stdout
+        assert "asks for secrets" in diff.stdout.rpartition("+ description:")[2]
         for check in (("check",), ("check", "--file", "pins.json")):
             differs = await pin(gateway, *check)
             assert differs.code == 1
@@ -223,6 +224,11 @@ async def test_pins_of_a_file_are_all_that_a_locked_server_offers(tmp_path: Path
     async with gateway_process(tmp_path, config(weather(tmp_path, more, pin="locked"))) as gateway:
         async with assistant(gateway, project="all") as client:
             assert (await client.discover("weather"))["results"] == []
+        tried = await run(tmp_path, "server", "test", "weather")
+        assert "wait for approval: `pointsman pin diff weather`" in tried.stderr
+        assert "its tools wait for approval" in (await run(tmp_path, "doctor")).stdout
+        unasked = await pin(gateway, "approve", "weather")
+        assert (unasked.code, "--yes" in unasked.stderr) == (2, True)
         approved = await pin(gateway, "approve", "--file", "pins.json", "--yes", "--json")
         assert [one["name"] for one in approved.json["approved"]["weather"]][:2] == ["forecast", "announce"]
         await assert_quarantined_helper_only(gateway)
@@ -230,7 +236,8 @@ async def test_pins_of_a_file_are_all_that_a_locked_server_offers(tmp_path: Path
         checked = await pin(gateway, "check", "--file", "pins.json")
         assert (checked.code, checked.stdout) == (1, "tool weather:weather_helper: new\n")
         (tmp_path / "pins.json").write_text('{"format": 2}')
-        assert (await pin(gateway, "check", "--file", "pins.json")).code == 1
+        for file in ("pins.json", "missing.json"):
+            assert (await pin(gateway, "check", "--file", file)).code == 2
         assert (await pin(gateway, "approve", "weather:nothing")).code == 2
 
 
@@ -268,6 +275,12 @@ async def gateway_has(gateway: GatewayProcess, server_id: str) -> None:
     async with asyncio.timeout(60):
         while server_id not in (await run(gateway.config_file.parent, "pin", "list")).stdout:
             await asyncio.sleep(0.1)
+
+
+async def test_a_server_without_pins_is_listed_as_such(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, config(weather(tmp_path, pin="off"))) as gateway:
+        assert re.search(r"^weather +off ", (await pin(gateway, "list")).stdout, re.MULTILINE)
+        assert (await pin(gateway, "check")).code == 0
 
 
 async def test_the_owner_approves_on_the_page_what_it_shows(tmp_path: Path) -> None:

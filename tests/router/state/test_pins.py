@@ -14,8 +14,11 @@ from pointsman.catalog.pins import Held
 from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.core.kinds import PROMPTS, TOOLS, ListKind
 from pointsman.core.postgres import Postgres
+from pointsman.router.audit.database import FILE as STATE_FILE
+from pointsman.router.audit.database import open_database
+from pointsman.router.audit.pin_mark import PinMark
 from pointsman.router.state.key_values import KeyValues, StateAwayError
-from pointsman.router.state.pin_store import PinStore
+from pointsman.router.state.pin_store import MARKER, PinStore
 from pointsman.router.state.pins import Pins
 from pointsman.router.state.postgres_values import PostgresKeyValues
 from pointsman.router.state.sqlite_values import FILE, SqliteKeyValues, set_aside_if_broken
@@ -36,7 +39,7 @@ class Gateway:
         self.instructions = ""
         self.current = CurrentConfig(config(**entries or {"files": {}}))
         self.pins = Pins(
-            PinStore(values, state_dir),
+            PinStore(values, state_dir, PinMark(state_dir)),
             self.current,
             shared=True,
             prepare=lambda: set_aside_if_broken(state_dir),
@@ -231,6 +234,41 @@ async def test_lost_pins_are_not_replaced_in_silence(open_gateway: Open) -> None
     assert restarted.pins.lost == []
     assert await restarted.offered(READ, WRITE) == {"read"}
     assert await restarted.offered({"name": "greet"}, kind=PROMPTS) == set()
+
+
+def lose_pins(state_dir: Path) -> None:
+    """Delete the store and the file that says that there were pins."""
+    for file in (state_dir / MARKER, *state_dir.glob(f"{FILE}*")):
+        file.unlink()
+
+
+async def test_pins_that_are_lost_together_with_their_marker_are_missed(tmp_path: Path) -> None:
+    first = Gateway(SqliteKeyValues(tmp_path), tmp_path)
+    await first.offered(READ)
+    await first.pins.close()
+    lose_pins(tmp_path)
+    later = Gateway(SqliteKeyValues(tmp_path), tmp_path)
+    assert await later.offered(READ) == set()
+    assert later.pins.lost == ["files"]
+    await later.approve()
+    assert await later.offered(READ) == {"read"}
+
+
+async def test_a_folder_of_a_version_without_pins_is_pinned_at_first_use(tmp_path: Path) -> None:
+    open_database(tmp_path / STATE_FILE).close()  # as that version has left it
+    (tmp_path / "servers.json").write_text("{}")
+    upgraded = Gateway(SqliteKeyValues(tmp_path), tmp_path)
+    assert await upgraded.offered(READ) == {"read"}
+    await upgraded.pins.close()
+    lose_pins(tmp_path)
+    assert await Gateway(SqliteKeyValues(tmp_path), tmp_path).offered(READ) == set()
+
+
+async def test_a_mark_that_cannot_be_read_is_no_reason_to_trust(tmp_path: Path) -> None:
+    (tmp_path / STATE_FILE).write_bytes(b"damaged" * 1000)
+    gateway = Gateway(SqliteKeyValues(tmp_path), tmp_path)
+    assert await gateway.offered(READ) == set()
+    assert STATE_FILE in gateway.pins.problem
 
 
 @pytest.mark.no_cover

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pointsman.config.pasted import ADDRESS_KEYS, CONFIRMATIONS, ENVIRONMENT_KEYS, WITHOUT_EFFECT, tool_permissions
+from pointsman.config.pasted import (
+    ADDRESS_KEYS,
+    CONFIRMATIONS,
+    ENVIRONMENT_KEYS,
+    OWNERS_WORD,
+    WITHOUT_EFFECT,
+    tool_permissions,
+)
 from pointsman.config.secrets import PREFIX
 from pointsman.config.yaml.document import input_variable
 from pointsman.router.clients.client_file import ClientFileError, parsed, read
@@ -216,10 +223,13 @@ def _translated(source: str, name: str, entry: Mapping[str, Any], references: _R
         server["enabled"] = False
     server |= _limits(entry)
     server = {key: value for key, value in server.items() if value not in ([], {}, "")}
-    strange = sorted(
-        _key(key) for key in entry if key not in _UNDERSTOOD | WITHOUT_EFFECT | CONFIRMATIONS and key != "config"
-    )
+    known = _UNDERSTOOD | WITHOUT_EFFECT | CONFIRMATIONS | OWNERS_WORD | {"config"}
+    strange = sorted(_key(key) for key in entry if key not in known)
     notes = [f"`{key}` has no counterpart here and is left out" for key in strange[:10]]
+    notes += [
+        f"`{key}` is left out of a client's block, which others may have written; set it under `servers` yourself"
+        for key in sorted(OWNERS_WORD.intersection(entry))
+    ]
     if "timeout" in entry:
         notes.append("`timeout` is left out, because clients count in different units; set `timeouts: {call_s: 60}`")
     if server.get("enabled") is False:

@@ -363,6 +363,7 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
         "since": _iso(running.status.shown_since) if running is not None else None,
         "protocol": introduction.version if introduction is not None else None,
         "tools": len(listed.items) if listed is not None and server.enabled else None,
+        "held": len(parts.pins.held(server_id)) if server.enabled else 0,
         "restarts": running.restarts if running is not None else 0,
         "emptyVariables": list(parts.current.config.empty_variables(server_id)),
         "lastWords": _last_words(parts, server_id),

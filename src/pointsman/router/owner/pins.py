@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from pointsman.catalog.pins import FORMAT, Digests, Held
+from pointsman.catalog.scan import Flag, scan_hidden, scan_tool
 from pointsman.core.model import Json
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.operations import described_server
@@ -30,6 +31,8 @@ async def pins(parts: Parts, server_id: str | None = None, *, diffs: int = 0, at
     chosen = _chosen(parts, server_id)
     if not at_once:
         await _listed(parts, chosen)
+    if diffs:
+        await parts.catalog.watch.refresh()
     servers: list[Json] = []
     for one in chosen:
         held = parts.pins.held(one)
@@ -45,7 +48,9 @@ async def pins(parts: Parts, server_id: str | None = None, *, diffs: int = 0, at
                 "held": shown,
             }
         )
-    return {"servers": servers, "problem": parts.pins.problem}
+    configured = parts.current.config.servers.items() if server_id is None else ()
+    off = [one for one, server in configured if server.enabled and server.pin_mode == "off"]
+    return {"servers": servers, "off": off, "problem": parts.pins.problem}
 
 
 async def approve(
@@ -134,7 +139,13 @@ async def _shown(parts: Parts, server_id: str, held: Held, *, with_diff: bool) -
             shown["diff"] = await parts.pins.diff(server_id, held)
         except StateAwayError as error:
             raise OwnerError("state", f"The approved definitions cannot be read. {error}") from error
+        flags = parts.catalog.watch.flags.get(server_id, ()) if held.kind == "tool" else _scanned(held)
+        shown["flags"] = [flag.text for flag in flags if flag.tool == held.name]
     return shown
+
+
+def _scanned(held: Held) -> Sequence[Flag]:
+    return scan_hidden(held.name, held.entry) + scan_tool(held.name, held.entry)
 
 
 def _digests(found: Digests, *, approved: bool) -> Mapping[str, Any]:

@@ -3,6 +3,9 @@
 `pins/SERVER/KIND` has the digests of one server and kind in one value, so that a list is pinned by one compare-and-set.
 `pin-texts/SERVER/KIND/DIGEST` has a definition, for a diff: it never changes, and the pins do not depend on it.
 `pin-servers/SERVER` has what the server is started with, by which a server that is renamed is known again.
+
+Two marks outside of the store say that there were pins: the file `pins.json`, and a number in `state.db`, where the
+audit is. A folder with neither is new, or comes from a version without pins.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -50,12 +53,25 @@ class Origin(msgspec.Struct, frozen=True):
 Key = tuple[str, PinnedKind]  # a server's id, and what is pinned
 
 
+class Mark(Protocol):
+    """Says, besides the file, that there are pins: whoever deletes the store may delete the file with it."""
+
+    def exists(self) -> bool:
+        """Raises StateAwayError."""
+        ...
+
+    def write(self) -> None:
+        """Logs it if that fails."""
+        ...
+
+
 class PinStore:
     """Every method raises StateAwayError."""
 
-    def __init__(self, values: KeyValues, state_dir: Path) -> None:
+    def __init__(self, values: KeyValues, state_dir: Path, mark: Mark) -> None:
         self._values = values
         self._marker = state_dir / MARKER
+        self._mark = mark
 
     def origin(self, servers: Iterable[str]) -> Origin:
         """Return what was written before the first pin; write it, if there are no pins.
@@ -64,13 +80,14 @@ class PinStore:
         """
         found = self._values.get(_ORIGIN)
         if found is None:
-            waiting = tuple(sorted(servers)) if self._marker.exists() else ()
+            waiting = tuple(sorted(servers)) if self._marker.exists() or self._mark.exists() else ()
             fresh = Origin(secrets.token_hex(16), waiting)
             self._values.put(_ORIGIN, msgspec.json.encode(fresh), version=ABSENT)
             found = self._values.get(_ORIGIN)  # another gateway's, if that was faster
             if found is None:
                 raise StateAwayError("The state database has lost what was written a moment ago.")
         self._write_marker()
+        self._mark.write()
         return _decoded(found.value, Origin)
 
     def epoch(self) -> int:

@@ -42,7 +42,7 @@ def pin() -> None:
 @json_option
 def list_pins(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -> None:
     """List how many definitions of each server are approved, and name those that wait."""
-    servers = _asked(state_dir, targets)
+    servers = _asked(state_dir, targets, with_off=True)
     if as_json:
         print_json({"servers": servers})
         return
@@ -100,6 +100,8 @@ def approve(
     elif not yes:
         for server_id, one in _held(chosen):
             _show(server_id, one)
+        if not sys.stdin.isatty():
+            raise ConfigCommandError("Nothing was approved: this is no terminal, so add --yes to approve it.")
         count = sum(len(one["held"]) for one in chosen)
         click.confirm(f"Approve {plural(count, 'definition')}?", abort=True)
     approved = {one["id"]: _approve(state_dir, one["id"], one["held"], as_json=as_json) for one in chosen}
@@ -162,7 +164,9 @@ def export(file: Path, state_dir: Path | None, as_json: bool) -> None:
 # ------------------------------------------------------------------ helpers
 
 
-def _asked(state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = False) -> list[Any]:
+def _asked(
+    state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = False, with_off: bool = False
+) -> list[Any]:
     """The servers that are named, or all; of a server with a name, only the definitions of that name."""
     wanted: dict[str, set[str]] = {}
     for target in targets:
@@ -174,6 +178,9 @@ def _asked(state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = Fa
     if problem := answers[-1]["problem"]:
         note(f"The pins cannot be used: {problem}")
     servers = [one for answer in answers for one in answer["servers"]]
+    if with_off:
+        nothing = {"pin": "off", "approved": 0, "waits": False, "listed": False, "held": []}
+        servers += [{"id": one, **nothing} for answer in answers for one in answer["off"]]
     for one in servers:
         names = wanted.get(one["id"], {""})
         if "" not in names:
@@ -224,6 +231,8 @@ def _show(server_id: str, one: Any) -> None:
     echo(f"{_name(server_id, one)}: {_REASONS[one['reason']]}, {one['digest'][:12]}")
     for line in one.get("diff", ()):
         echo(paint(f"  {escaped(line)}", _COLOURS.get(line[:1])))
+    for flag in one.get("flags", ()):
+        echo(paint(f"  ! {escaped(flag)}", "yellow"))
 
 
 def _advise(servers: list[Any]) -> None:
@@ -241,11 +250,11 @@ def _read_file(file: Path) -> Mapping[str, Any]:
             content = opened.read(MAX_FILE_BYTES + 1)
         document = json.loads(content) if len(content) <= MAX_FILE_BYTES else None
     except OSError as error:
-        raise CommandError(f"Could not read {file}: {error.strerror}.") from error
+        raise ConfigCommandError(f"Could not read {file}: {error.strerror}.") from error
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.get("format") != 1 or not _is_well_formed(document.get("servers")):
-        raise CommandError(f"{file} is no file of pins. `pointsman pin export FILE` writes one.")
+        raise ConfigCommandError(f"{file} is no file of pins. `pointsman pin export FILE` writes one.")
     servers: Mapping[str, Any] = document["servers"]
     return servers
 

@@ -385,6 +385,9 @@ def _show(found: dict[str, Any], as_json: bool, *, printed: bool = False) -> Non
     elif well:
         version = f", protocol {found['protocol']}" if found["protocol"] else ""
         echo(f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'] or 0, 'tool')}{version}.")
+        if held := found.get("held", 0):
+            wait = "waits" if held == 1 else "wait"
+            note(f"{plural(held, 'definition')} {wait} for approval: `pointsman pin diff {found['id']}` shows what.")
         _show_flags(found.get("flags", ()))
     else:
         _show_failure(found)
