@@ -84,7 +84,7 @@ async def test_both_are_well_and_the_newer_one_says_which_is_the_other(
     assert newer["ready"]
     assert not older.keys() & {"state_database", "request_keys", "tasks"}, older
     assert not newer.keys() & {"state_database", "request_keys", "tasks", HELD_BACK}, newer
-    at = both.gateways[1]
+    at, status = both.gateways[1], dict[str, Any]()
     for own in (at.state_dir, *(at.state_dir / "replicas" / name for name in "12")):
         told = await run(both.folder, "status", "--json", POINTSMAN_STATE_DIR=str(own))
         status = json.loads(told.stdout or "{}")
