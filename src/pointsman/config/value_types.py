@@ -62,6 +62,11 @@ HeaderName = Annotated[str, AfterValidator(check_header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
 Confirm = Annotated[str | tuple[str, ...], PlainValidator(parse_confirm)]  # a word, or patterns over tool keys
 
+ClientId = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7E]+$", max_length=2048)]
+Scope = Annotated[
+    str, StringConstraints(pattern=r"^[\x21\x23-\x5B\x5D-\x7E]+( [\x21\x23-\x5B\x5D-\x7E]+)*$", max_length=4096)
+]
+
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
 ID_PATTERN = r"^_?([A-Za-z0-9-]_?)*$"
 PREFIX_PATTERN = r"^[A-Za-z0-9_.-]*$"  # characters that all clients accept

@@ -105,6 +105,27 @@ def is_database_address(value: str) -> bool:
     return value.startswith(("postgresql://", "postgres://"))
 
 
+def parse_oauth(value: object) -> object:
+    """`auto` stands for keys that all have their defaults."""
+    if value == "auto":
+        return {}
+    if isinstance(value, str | bool | int):
+        raise ValueError("must be `auto` or keys such as `client_id`")  # noqa: TRY004
+    return value
+
+
+def is_private_link(url: str) -> bool:
+    """Whether nobody on the way can read what is sent there: TLS, or this machine."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower().rstrip(".")
+    if parts.scheme == "https" or host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def check_semantic(wanted: bool) -> bool:
     """Reject `true` without the packages: search would silently be worse than what was asked for."""
     if wanted and not semantic_is_installed():

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -58,6 +59,7 @@ from pointsman.router.owner.operations import OWNER, page_link, summary
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.pins import pin_operations
 from pointsman.router.owner.replicas import channel_operations
+from pointsman.router.owner.server_sign_ins import sign_in_operations
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import (
@@ -80,6 +82,9 @@ from pointsman.router.serving.service_manager import ServiceManager
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import DaemonError, TaskSet
+
+if TYPE_CHECKING:
+    from pointsman.router.downstream.oauth.service import ServerSignIns
 
 logger = logging.getLogger(__name__)
 
@@ -167,6 +172,7 @@ class Daemon:
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
         self._search_started = False
+        self._sign_ins_to_servers: ServerSignIns | None = None
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
         self._reloader = Reloader(
@@ -182,6 +188,7 @@ class Daemon:
         self._tracing = start_tracing(self._current.config.telemetry, os.environ)
         if self._tracing is not None:
             stack.push_async_callback(self._tracing.close)
+        self._keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
         self._start_downstream(await self._start_guard())
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._recent = RecentFigures(self._metrics)
@@ -205,7 +212,7 @@ class Daemon:
         stack.push_async_callback(self._cloud.close)
         stack.push_async_callback(asyncio.to_thread, self._encoder.close)
         stack.push_async_callback(self._offers.close)
-        keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
+        keys = self._keys
         counting = counted_rates(self._shared, self._current.config, launch.state_dir, self._tasks)
         self._rates = await stack.enter_async_context(counting)
         self.gateway = PointsmanGateway(
@@ -252,7 +259,7 @@ class Daemon:
         parts, url, operations = (
             self._parts,
             self._parts.url,
-            channel_operations(self._parts) | pin_operations(self._parts),
+            channel_operations(self._parts) | pin_operations(self._parts) | sign_in_operations(self._parts),
         )
 
         def opened() -> None:
@@ -369,8 +376,20 @@ class Daemon:
             memory=memory,
             in_flight=in_flight,
             state_database=database,
+            sign_ins=self._server_sign_ins,
         )
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
+
+    def _server_sign_ins(self) -> ServerSignIns:
+        """The sign-ins to servers, made for the first one that has `oauth`."""
+        if self._sign_ins_to_servers is None:
+            from pointsman.router.downstream.oauth.service import ServerSignIns
+            from pointsman.router.downstream.oauth.store import SignInStore
+
+            store = SignInStore(open_values(self._shared, self._launch.state_dir), self._keys)
+            self._sign_ins_to_servers = ServerSignIns(store)
+            self._stack.push_async_callback(self._sign_ins_to_servers.close)
+        return self._sign_ins_to_servers
 
     def _build_catalog(self) -> None:
         self._encoder = ToolEncoder(
@@ -457,6 +476,7 @@ class Daemon:
             self._shared.audit_rows if self._shared else self._launch.state_dir,
             self._pins,
             self._offers,
+            self._server_sign_ins,
             self._peers,
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pointsman.core.escape import escaped
+from pointsman.core.model import NEEDS_SIGN_IN
 from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
@@ -24,13 +24,14 @@ from pointsman.router.cli.common.output import echo, paint, print_json, table
 from pointsman.router.cli.common.owner import (
     ask_gateway,
     ask_if_running,
-    complete,
     owned_folder,
     paint_state,
     plural,
     progress,
 )
 from pointsman.router.cli.common.replicas import here_option, tell_of_others, well_at_others
+from pointsman.router.cli.common.server_argument import as_id, server_argument
+from pointsman.router.cli.setup.server_login import login, logout
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
 if TYPE_CHECKING:
@@ -39,23 +40,6 @@ if TYPE_CHECKING:
 TRIAL_S = 120.0
 RESERVED = "pointsman"  # an id that no server has; its log is that of the gateway
 _URL = ("http://", "https://")
-
-
-def _as_id(name: str) -> str:
-    """The id of a server whose entry has a name that is none, such as `My Notes`."""
-    if re.fullmatch(r"(?!.*__)[A-Za-z0-9_-]+", name):
-        return name
-    from pointsman.config.pasted import mended_id
-
-    return mended_id(name) or name
-
-
-server_argument = click.argument(
-    "server_id",
-    metavar="SERVER",
-    shell_complete=complete("servers"),
-    callback=lambda _context, _parameter, name: _as_id(name),
-)
 
 
 @click.group()
@@ -132,7 +116,7 @@ def add(
     from pointsman.router.cli.common.added_server import check_command, refuse_own_gateway
     from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors, require_projects
 
-    server_id = _as_id(name)
+    server_id = as_id(name)
     given: dict[str, Any] = {
         "name": title or (name if name != server_id else None),
         **_target(command),
@@ -289,6 +273,8 @@ def _toggle(enabled: bool) -> click.Command:
 
 server.add_command(_toggle(enabled=True))
 server.add_command(_toggle(enabled=False))
+server.add_command(login)
+server.add_command(logout)
 
 
 @server.command()
@@ -406,7 +392,7 @@ def _show_flags(flags: Sequence[Mapping[str, str]]) -> None:
 def _show_failure(found: dict[str, Any]) -> None:
     server_id = found["id"]
     reason = found["reason"] or "no reason is known"
-    word = "does not run" if found["state"] == "failed" else f"is {found['state']}"
+    word = "does not run" if found["state"] in ("failed", NEEDS_SIGN_IN) else f"is {found['state']}"
     echo(f"Server `{server_id}` {paint(word, 'red')}: {escaped(reason.rstrip('.'))}.", err=True)
     from pointsman.router.owner.last_words import telling_lines
 
@@ -425,6 +411,8 @@ def _show_failure(found: dict[str, Any]) -> None:
         from pointsman.router.owner.description import silent_step
 
         note(f"It hangs, or is busy with a call. {silent_step(found)}.")
+    elif found["state"] == NEEDS_SIGN_IN:
+        return
     elif found["state"] == "starting":
         note("It is still starting; `pointsman server list` shows when it runs.")
     elif words:
