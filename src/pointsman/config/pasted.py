@@ -75,11 +75,11 @@ _FOR_SERVERS = "is ignored in a client's block, which others may have written; w
 _UNSUPPORTED = {
     "envFile": "is not supported; write its variables under `env`",
     **dict.fromkeys(
-        ("oauth", "auth", "headersHelper", "requestInit"),
+        ("auth", "headersHelper", "requestInit"),
         'is not supported; write a token under `headers`, such as `Authorization: "Bearer ${TOKEN}"`',
     ),
 }
-_ONLY_OURS = frozenset({"sandbox", "limits"})  # what a block from elsewhere must neither set nor seem to set
+_ONLY_OURS = frozenset({"sandbox", "limits", "oauth"})  # what a block from elsewhere must neither set nor seem to set
 _CLIENT_SETTINGS = frozenset(
     {
         "globalShortcut",
