@@ -31,6 +31,7 @@ from pointsman.providers.semantic.vector_store import FILE as VECTORS
 from pointsman.providers.semantic.vector_store import VectorStore
 from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
+from pointsman.router.auth.sign_in import Access
 from pointsman.router.downstream.server.connectors import Connectors
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs
@@ -311,6 +312,7 @@ class Daemon:
         """Replace the configuration. Rights come first: a revoked token must stop working whatever fails after that."""
         before = self._current.config
         self._current.replace(config)
+        self._access.configure(config)
         self._catalog.reconfigure(config)
         self._shares.reload(config.limits)
         self._offers.reconfigure(config)
@@ -318,6 +320,7 @@ class Daemon:
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
         self._front.hosts = HostRules.of(config.listen, self._port)
+        self._front.sign_in = self._access.sign_in(self._catalog)
         self._configure_log(config)
         for key in needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
@@ -373,6 +376,8 @@ class Daemon:
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
 
     def _build_catalog(self) -> None:
+        self._access = Access(self._current.config)
+        self._stack.push_async_callback(self._access.close)
         self._encoder = ToolEncoder(
             lambda: self._current.config.search.semantic, VectorStore(self._launch.state_dir / VECTORS)
         )
@@ -397,6 +402,7 @@ class Daemon:
             changed_tools=self._record_changed_tools,
             names=self._memory,
             admission=self._pins,
+            identities=self._access.identities,
         )
         self._offers = Offers(self._catalog, servers)
 
@@ -425,6 +431,7 @@ class Daemon:
             peers=self._peers,
             tracer=self._tracing,
         )
+        self._front.sign_in = self._access.sign_in(self._catalog)
         if self._launch.stderr is not None:
             self._launch.stderr.ids = self._front.log_ids
         self._parts = self._build_parts()
