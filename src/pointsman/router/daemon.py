@@ -32,6 +32,7 @@ from pointsman.providers.semantic.vector_store import FILE as VECTORS
 from pointsman.providers.semantic.vector_store import VectorStore
 from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
+from pointsman.router.auth.sign_in import Access
 from pointsman.router.downstream.server.connectors import Connectors
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs
@@ -215,6 +216,7 @@ class Daemon:
         keys = self._keys
         counting = counted_rates(self._shared, self._current.config, launch.state_dir, self._tasks)
         self._rates = await stack.enter_async_context(counting)
+        self._rates.rights_of = self._access.identities.rights_of
         self.gateway = PointsmanGateway(
             self._catalog,
             self._offers,
@@ -318,6 +320,7 @@ class Daemon:
         """Replace the configuration. Rights come first: a revoked token must stop working whatever fails after that."""
         before = self._current.config
         self._current.replace(config)
+        self._access.configure(config)
         self._catalog.reconfigure(config)
         self._shares.reload(config.limits)
         self._offers.reconfigure(config)
@@ -325,6 +328,7 @@ class Daemon:
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
         self._front.hosts = HostRules.of(config.listen, self._port)
+        self._front.sign_in = self._access.sign_in(self._catalog)
         self._configure_log(config)
         for key in needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
@@ -392,6 +396,8 @@ class Daemon:
         return self._sign_ins_to_servers
 
     def _build_catalog(self) -> None:
+        self._access = Access(self._current.config)
+        self._stack.push_async_callback(self._access.close)
         self._encoder = ToolEncoder(
             lambda: self._current.config.search.semantic, VectorStore(self._launch.state_dir / VECTORS)
         )
@@ -416,6 +422,7 @@ class Daemon:
             changed_tools=self._record_changed_tools,
             names=self._memory,
             admission=self._pins,
+            identities=self._access.identities,
         )
         self._offers = Offers(self._catalog, servers)
 
@@ -444,6 +451,7 @@ class Daemon:
             peers=self._peers,
             tracer=self._tracing,
         )
+        self._front.sign_in = self._access.sign_in(self._catalog)
         if self._launch.stderr is not None:
             self._launch.stderr.ids = self._front.log_ids
         self._parts = self._build_parts()
