@@ -14,7 +14,7 @@ docs/reference/errors.md, which `make docs` writes. "Next:" begins the next step
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 TRY_LATER = "Try again later, or use another tool."
@@ -236,6 +236,18 @@ class ForbiddenError(RefusedError):
     shows what each token may use; `listen.allowed_origins` allows origins."""
 
     code = "denied"
+
+
+class ScopeError(ForbiddenError):
+    """The `scope` of an access token does not cover the request. Next: the client signs in again and asks for the
+    scopes that the answer names."""
+
+    code = "insufficient_scope"
+
+    def __init__(self, message: str, scopes: Sequence[str]) -> None:
+        """`scopes`: all that the request needs."""
+        super().__init__(message)
+        self.scopes = tuple(scopes)
 
 
 class DownstreamError(Exception):
