@@ -13,6 +13,7 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import CurrentConfig
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.query import Source
+from pointsman.router.auth.server.server import AuthorizationServer
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs
 from pointsman.router.gateway.gateway import PointsmanGateway
@@ -50,5 +51,6 @@ class Parts(Struct, frozen=True):
     audit_rows: Source  # where the audit is read
     pins: Pins
     offers: Offers
+    authorization: AuthorizationServer | None = None  # if clients can sign in here
     peers: Peers | None = None  # the other replicas, if there may be any
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself
