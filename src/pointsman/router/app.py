@@ -15,6 +15,7 @@ from pointsman.core.errors import UnauthorizedError
 from pointsman.core.model import Caller
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.authentication import Claims, authenticate, read_claims
+from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import checked_head
 from pointsman.router.front.http.responses import HttpError, unauthorized
 from pointsman.router.gateway.gateway import PointsmanGateway
@@ -23,8 +24,9 @@ from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replicas import PATH as PEER_PATH
 from pointsman.router.owner.replicas import peer_endpoint
-from pointsman.router.page.mount import PATHS, PageMount
+from pointsman.router.page.mount import CONSENT_PATHS, PATHS, ConsentMount, PageMount
 
+Endpoint = Callable[[Request], Awaitable[Response]]
 Page = Callable[[Claims], Awaitable[Response]]
 
 _NO_OAUTH = {
@@ -65,6 +67,7 @@ def build_app(
             *front.routes(),
             Route("/health", _page(show_health, front)),
             Route("/metrics", _page(show_metrics, front)),
+            *authorization_routes(front, parts),
             *oauth_routes(),
             *(Route(path, page) for path in PATHS),
             *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
@@ -72,6 +75,31 @@ def build_app(
     )
     app.router.redirect_slashes = False  # a redirect would repeat the request's Host header, whatever it is
     return app
+
+
+def authorization_routes(front: Front, parts: Parts) -> list[Route]:
+    """Return the paths of the gateway's own authorization server; none unless it is switched on."""
+    server = parts.authorization
+    if server is None:
+        return []
+    from pointsman.router.auth.server.endpoints import oauth_endpoints
+
+    def address(request: Request) -> str | None:
+        host = request.client.host if request.client is not None else ""
+        return None if is_exempt(host, front.hosts.trusted_proxies) else host
+
+    def guarded(endpoint: Endpoint) -> Endpoint:
+        async def checked(request: Request) -> Response:
+            try:
+                checked_head(request.headers.raw, front.hosts)
+            except HttpError as error:
+                return Response(error.body(), error.status, media_type="application/json")
+            return await endpoint(request)
+
+        return checked
+
+    consent = ConsentMount(parts, server, lambda: front.hosts)
+    return [*(Route(path, consent) for path in CONSENT_PATHS), *oauth_endpoints(server, address, guarded)]
 
 
 def oauth_routes() -> list[Route]:

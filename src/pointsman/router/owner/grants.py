@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from pointsman.config.errors import closest
 from pointsman.core.model import Json
 from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import LastUse, last_uses
-from pointsman.router.auth.server.server import AuthorizationServer
 from pointsman.router.auth.server.store import IDENTITY, Grant
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.parameters import read_text
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.sign_ins import CODE_S
 from pointsman.router.state.key_values import StateAwayError
+
+if TYPE_CHECKING:  # imported only where clients can sign in
+    from pointsman.router.auth.server.server import AuthorizationServer
 
 _CLIENT = "pointsman cli"
 

@@ -13,7 +13,6 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import CurrentConfig
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.query import Source
-from pointsman.router.auth.server.server import AuthorizationServer
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs
 from pointsman.router.gateway.gateway import PointsmanGateway
@@ -26,6 +25,7 @@ from pointsman.router.serving.reload import Reloader
 from pointsman.router.state.pins import Pins
 
 if TYPE_CHECKING:
+    from pointsman.router.auth.server.server import AuthorizationServer
     from pointsman.router.peers.peers import Peers
 
 

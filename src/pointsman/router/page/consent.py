@@ -21,7 +21,8 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from pointsman.config.expiry import read_expiry
-from pointsman.config.model import ANY, SCOPES, UNASSIGNED
+from pointsman.config.model import ANY, UNASSIGNED
+from pointsman.config.value_types import SCOPES
 from pointsman.config.values import parse_moment
 from pointsman.core.errors import UnauthorizedError
 from pointsman.router.auth.server import redirects
@@ -162,9 +163,7 @@ class ConsentApp:
         except ClientError as error:
             self._server.refuse(AUTHORIZE, error.code, client=client.name)
             answer = {"error": error.code, "error_description": str(error)}
-            return RedirectResponse(
-                answer_url(redirect_uri, fields.get("state"), self._server.issuer, answer), 303
-            )
+            return RedirectResponse(answer_url(redirect_uri, fields.get("state"), self._server.issuer, answer), 303)
         return await handle(asked)
 
     async def _show(self, asked: AuthorizationRequest, session: Session, query: str) -> Response:

@@ -150,7 +150,11 @@ def _redirect_uris(asked: Json) -> tuple[str, ...]:
     if not isinstance(responses, list) or "code" not in responses:
         raise ClientError("invalid_client_metadata", "`response_types` must have `code`.")
     uris = asked.get("redirect_uris")
-    if not isinstance(uris, list) or not 0 < len(uris) <= MAX_REDIRECTS or not all(isinstance(one, str) for one in uris):
+    if (
+        not isinstance(uris, list)
+        or not 0 < len(uris) <= MAX_REDIRECTS
+        or not all(isinstance(one, str) for one in uris)
+    ):
         raise ClientError("invalid_redirect_uri", f"`redirect_uris` must be a list of 1 to {MAX_REDIRECTS} strings.")
     if not all(map(redirects.is_allowed, uris)) or sum(map(len, uris)) > 4 * redirects.MAX_URI_CHARS:
         raise ClientError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -22,6 +21,8 @@ AUTHORIZE_PATH: Final = "/oauth/authorize"
 TOKEN_PATH: Final = "/oauth/token"  # noqa: S105 - a path
 REGISTER_PATH: Final = "/oauth/register"
 REVOKE_PATH: Final = "/oauth/revoke"
+# Of RFC 8414 and of OpenID Connect. The issuer has no path, so that one address is right for each.
+METADATA_PATHS: Final = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 MAX_BODY_BYTES: Final = 16_384
 _FORM: Final = "application/x-www-form-urlencoded"
 _NO_STORE: Final = {"Cache-Control": "no-store", "Pragma": "no-cache", "X-Content-Type-Options": "nosniff"}
@@ -33,13 +34,12 @@ Address = Callable[[Request], str | None]
 
 def metadata(issuer: str) -> Json:
     """The authorization server's metadata (RFC 8414)."""
-    base = issuer.rstrip("/")
     return {
         "issuer": issuer,
-        "authorization_endpoint": base + AUTHORIZE_PATH,
-        "token_endpoint": base + TOKEN_PATH,
-        "registration_endpoint": base + REGISTER_PATH,
-        "revocation_endpoint": base + REVOKE_PATH,
+        "authorization_endpoint": issuer + AUTHORIZE_PATH,
+        "token_endpoint": issuer + TOKEN_PATH,
+        "registration_endpoint": issuer + REGISTER_PATH,
+        "revocation_endpoint": issuer + REVOKE_PATH,
         "scopes_supported": list(OAUTH_SCOPES),
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
@@ -52,15 +52,10 @@ def metadata(issuer: str) -> Json:
     }
 
 
-def metadata_paths(issuer: str) -> list[str]:
-    """Where clients look for the metadata of this issuer: RFC 8414, and both forms of OpenID Connect."""
-    path = urlsplit(issuer).path.rstrip("/")
-    kinds = ("oauth-authorization-server", "openid-configuration")
-    return sorted({*(f"/.well-known/{kind}{path}" for kind in kinds), f"{path}/.well-known/openid-configuration"})
-
-
-def oauth_endpoints(server: AuthorizationServer, address: Address) -> list[Route]:
-    """The routes of the endpoints. `/register` is where older clients look without metadata."""
+def oauth_endpoints(
+    server: AuthorizationServer, address: Address, guarded: Callable[[Endpoint], Endpoint]
+) -> list[Route]:
+    """The routes of the endpoints, each behind `guarded`. Older clients look for `/register` without metadata."""
 
     async def show_metadata(request: Request) -> Response:
         return _json(metadata(server.issuer))
@@ -86,10 +81,13 @@ def oauth_endpoints(server: AuthorizationServer, address: Address) -> list[Route
         return _json(answer, 201)
 
     return [
-        *(Route(path, show_metadata, methods=["GET"]) for path in metadata_paths(server.issuer)),
-        Route(TOKEN_PATH, _answering(token, server, TOKEN), methods=["POST"]),
-        Route(REVOKE_PATH, _answering(revoke, server, REVOKE), methods=["POST"]),
-        *(Route(path, _answering(register, server, REGISTER), methods=["POST"]) for path in (REGISTER_PATH, "/register")),
+        *(Route(path, guarded(show_metadata), methods=["GET"]) for path in METADATA_PATHS),
+        Route(TOKEN_PATH, guarded(_answering(token, server, TOKEN)), methods=["POST"]),
+        Route(REVOKE_PATH, guarded(_answering(revoke, server, REVOKE)), methods=["POST"]),
+        *(
+            Route(path, guarded(_answering(register, server, REGISTER)), methods=["POST"])
+            for path in (REGISTER_PATH, "/register")
+        ),
     ]
 
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from msgspec import Struct
 
 from pointsman.catalog.identities import OAUTH_SCOPES
-from pointsman.config.model import SCOPES, Scope
+from pointsman.config.value_types import SCOPES, Scope
 from pointsman.router.auth.server import redirects
 
 MAX_QUERY_CHARS: Final = 8192
@@ -63,12 +63,12 @@ class Resources(Struct, frozen=True):
 
     @property
     def default(self) -> str:
-        return f"{self.public_url.rstrip('/')}/mcp"
+        return f"{self.public_url}/mcp"
 
     def project_of(self, resource: str) -> str | None:
         """The project of a resource; None: it is for all of them. Raises ClientError: it is not ours."""
-        base = self.public_url.rstrip("/")
-        path = resource.removeprefix(base).rstrip("/") if resource.startswith(base) else None
+        own = resource.startswith(self.public_url)
+        path = resource.removeprefix(self.public_url).rstrip("/") if own else None
         if path in ("", "/mcp", "/sse"):
             return None
         for project in self.projects:

@@ -15,7 +15,8 @@ from typing import Final, NoReturn, ParamSpec, TypeVar
 from msgspec import Struct
 
 from pointsman.catalog.identities import Identity
-from pointsman.config.model import CurrentConfig, Scope, Token
+from pointsman.config.model import CurrentConfig, Token
+from pointsman.config.value_types import Scope
 from pointsman.core.errors import UnauthorizedError
 from pointsman.core.model import Json, WallClock
 from pointsman.router.audit.log import AuditLog
@@ -140,9 +141,7 @@ class AuthorizationServer:
                 raise RequestError(f"There are {MAX_GRANTS:,} grants. Revoke one that is not needed.")
             if registration := self.registrar.registration(client.id):
                 await self._in_thread(self.store.keep_client, client.id, registration)
-            code = await self._in_thread(
-                self.store.add_code, Code(grant, request.redirect_uri, request.challenge)
-            )
+            code = await self._in_thread(self.store.add_code, Code(grant, request.redirect_uri, request.challenge))
         except StateAwayError:
             raise RequestError(_AWAY) from None
         self._record(AUTHORIZE, grant)
@@ -191,9 +190,7 @@ class AuthorizationServer:
         secret = fields.get("refresh_token", "")
         if not _is_secret(secret, REFRESH):
             raise self._refusal("invalid_grant", "The refresh token is not one of this server.")
-        outcome = await self._in_thread(
-            self.store.refresh, secret, fields.get("client_id", ""), fields.get("resource")
-        )
+        outcome = await self._in_thread(self.store.refresh, secret, fields.get("client_id", ""), fields.get("resource"))
         if isinstance(outcome, Issued):
             return self._issued(outcome, "oauth/refresh")
         await self._refused(outcome, "refresh token", fields.get("resource"))

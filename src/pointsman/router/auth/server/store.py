@@ -17,8 +17,9 @@ from typing import Final, Literal, NamedTuple, TypeVar
 import msgspec
 
 from pointsman.catalog.identities import rights_token
-from pointsman.config.model import Scope, Token
+from pointsman.config.model import Token
 from pointsman.config.secrets import PREFIX
+from pointsman.config.value_types import Scope
 from pointsman.router.state.key_values import KeyValues, StateAwayError
 
 CODE_S: Final = 60.0
@@ -248,9 +249,7 @@ def _counted(grant: Grant, now: float) -> Grant:
     return msgspec.structs.replace(grant, hour=now, refreshes=1)
 
 
-def _issue(
-    grant: Grant, access: str, refresh: str, now: float
-) -> tuple[Issued, dict[str, tuple[bytes, float]]]:
+def _issue(grant: Grant, access: str, refresh: str, now: float) -> tuple[Issued, dict[str, tuple[bytes, float]]]:
     left_s = max(grant.expires - now, 0.0) if grant.expires else REFRESH_S
     access_s, refresh_s = min(ACCESS_S, left_s), min(REFRESH_S, left_s)
     grant = msgspec.structs.replace(grant, refresh=digest(refresh), refreshed=now)
