@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from pointsman.config.model import Scope, Token
+from pointsman.config.model import Token
+from pointsman.config.value_types import Scope
 from pointsman.core.model import WallClock
 
 MARK: Final = "@"  # the first character of the id of an identity, and of the owner's

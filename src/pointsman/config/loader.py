@@ -174,12 +174,9 @@ def _check_names(document: Document) -> None:
     for server_id, server in servers.items():
         for path, project in _listed_names(("servers", server_id, "projects"), server):
             _require_defined(document, path, "project", project, projects)
-    for token_id, token in _section(document, "tokens").items():
-        for path, project in _listed_names(("tokens", token_id, "projects"), token):
-            _require_defined(document, path, "project", project, projects, also=(ANY, UNASSIGNED))
-        for path, server in _listed_names(("tokens", token_id, "servers"), token):
-            _require_defined(document, path, "server", server, servers, also=(ANY,))
-        _check_patterns(document, ("tokens", token_id, "tools"), token)
+    tokens = ((("tokens", token_id), token) for token_id, token in _section(document, "tokens").items())
+    for base, rights in (*tokens, *_claim_rules(document)):
+        _check_rights(document, base, rights)
     for project_id, project in projects.items():
         _check_patterns(document, ("projects", project_id, "tools"), project)
     _check_patterns(document, ("unassigned", "tools"), _section(document, "unassigned"))
@@ -197,11 +194,33 @@ def _check_names(document: Document) -> None:
     _check_secrets_are_unique(document)
 
 
+def _check_rights(document: Document, base: KeyPath, rights: object) -> None:
+    """Of a token, or of a rule of `auth`."""
+    for path, project in _listed_names((*base, "projects"), rights):
+        _require_defined(document, path, "project", project, _section(document, "projects"), also=(ANY, UNASSIGNED))
+    for path, server in _listed_names((*base, "servers"), rights):
+        _require_defined(document, path, "server", server, _section(document, "servers"), also=(ANY,))
+    _check_patterns(document, (*base, "tools"), rights)
+
+
+def _claim_rules(document: Document) -> Iterator[tuple[KeyPath, object]]:
+    """The rules of all issuers, whether `auth` is a list or one of them."""
+    auth = document.data.get("auth") if isinstance(document.data, dict) else None
+    one: list[tuple[KeyPath, object]] = [(("auth",), auth)]
+    listed = [(("auth", index), each) for index, each in enumerate(auth)] if isinstance(auth, list) else one
+    for path, issuer in listed:
+        rules = issuer.get("claims") if isinstance(issuer, dict) else None
+        for name, rule in rules.items() if isinstance(rules, dict) else ():
+            yield (*path, "claims", name), rule
+
+
 def _check_confirm(document: Document) -> None:
     for section in ("servers", "projects", "tokens"):
         for entry_id, entry in _section(document, section).items():
             _check_patterns(document, (section, entry_id, "confirm"), entry)
     _check_patterns(document, ("unassigned", "confirm"), _section(document, "unassigned"))
+    for base, rule in _claim_rules(document):
+        _check_patterns(document, (*base, "confirm"), rule)
 
 
 def _check_patterns(document: Document, path: KeyPath, entry: object) -> None:

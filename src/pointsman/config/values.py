@@ -199,6 +199,37 @@ def check_base_url(url: str) -> str:
     return url
 
 
+def check_public_url(url: str) -> str:
+    """An origin, in the form that clients compare: lower case, without the default port and a slash at the end."""
+    if not _is_http_url(url):
+        raise ValueError("must be a URL like https://mcp.example.com")
+    parts = urlsplit(url)
+    if parts.path not in ("", "/") or "@" in url or "?" in url or "#" in url:
+        raise ValueError("must be scheme, host and port only, such as https://mcp.example.com; leave the path out")
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        raise ValueError("must begin with https://; http:// is for 127.0.0.1 and localhost only")
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    default = 443 if parts.scheme == "https" else 80
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, default) else "")
+
+
+def check_issuer(url: str) -> str:
+    """An issuer, or the address of its keys. Kept as it is written: it is compared as text."""
+    if not _is_http_url(url) or "@" in url or "?" in url or "#" in url:
+        raise ValueError("must be a URL like https://login.example.com, without user, `?` and `#`")
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        raise ValueError("must begin with https://; http:// is for 127.0.0.1 and localhost only")
+    return url
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
 def check_collector(url: str) -> str:
     """The base URL of an OTLP collector."""
     if not otel_is_installed():

@@ -250,6 +250,13 @@ class ScopeError(ForbiddenError):
         self.scopes = tuple(scopes)
 
 
+class SignInUnavailableError(RefusedError):
+    """The keys that access tokens are signed with cannot be fetched, so nobody can sign in. Next: try again later; the
+    operator finds the reason in the log."""
+
+    code = "sign_in_unavailable"
+
+
 class DownstreamError(Exception):
     """A JSON-RPC error that a downstream server answered with."""
 

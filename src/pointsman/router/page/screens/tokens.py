@@ -16,8 +16,9 @@ from pointsman.config.edits import Writer, add_token, remove_token, set_token
 from pointsman.config.errors import closest
 from pointsman.config.expiry import has_expired, read_expiry, show_expiry
 from pointsman.config.files import Rewritten
-from pointsman.config.model import ANY, SCOPES, UNASSIGNED, GatewayConfig, Scope, Token
+from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Token
 from pointsman.config.secrets import digest, new_secret
+from pointsman.config.value_types import SCOPES, Scope
 from pointsman.core.model import Json
 from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import LastUse, last_uses
