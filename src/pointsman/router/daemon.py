@@ -332,8 +332,15 @@ class Daemon:
         values, shared = open_values(self._shared, self._launch.state_dir), self._peers is not None
         self._authorization = AuthorizationServer(values, self._current, self._audit, keys, shared=shared)
         self._stack.push_async_callback(asyncio.to_thread, values.close)
+        self._authorization.revoked = self._signed_out
+        self._catalog.identities.sources.append(self._authorization)
+        self._catalog.identities_changed()
         if shared:
             self._tasks.start("grants", self._authorization.run)
+
+    def _signed_out(self, identity_id: str) -> None:
+        self._catalog.identities.forget(identity_id)
+        self.gateway.hub.rights_changed()
 
     def _start_downstream(self, guard: Guard) -> None:
         state_dir, database = self._launch.state_dir, self._current.config.state.database

@@ -1,4 +1,4 @@
-"""What the owner can ask about grants: which clients have access by sign-in, to end one, and a link to answer requests."""
+"""What the owner can ask about grants: which clients have signed in, to revoke one, and a link to answer requests."""
 
 from __future__ import annotations
 

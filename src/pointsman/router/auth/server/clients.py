@@ -122,15 +122,20 @@ class ClientDocuments:
         if answer.document.get("client_id") != client_id:
             raise RequestError(f"{_DOCUMENT}: it names another `client_id` than its own address.")
         try:
-            if answer.document.get("token_endpoint_auth_method", "none") != "none":
-                raise ClientError("invalid_client_metadata", "Its `token_endpoint_auth_method` must be `none` here.")
-            return Client(client_id, _name(answer.document), _redirect_uris(answer.document), url.host or "")
+            return _described(client_id, url.host or "", answer.document)
         except ClientError as error:
             raise RequestError(f"{_DOCUMENT}: {error}") from None
 
 
 def is_document(client_id: str) -> bool:
     return client_id.startswith(("https://", "http://"))
+
+
+def _described(client_id: str, host: str, document: Json) -> Client:
+    """The client of a document. Raises ClientError."""
+    if document.get("token_endpoint_auth_method", "none") != "none":
+        raise ClientError("invalid_client_metadata", "Its `token_endpoint_auth_method` must be `none` here.")
+    return Client(client_id, _name(document), _redirect_uris(document), host)
 
 
 def _name(asked: Json) -> str:

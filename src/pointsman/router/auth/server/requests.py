@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from msgspec import Struct
 
 from pointsman.catalog.identities import OAUTH_SCOPES
 from pointsman.config.value_types import SCOPES, Scope
+from pointsman.router.auth import metadata
 from pointsman.router.auth.server import redirects
 
 MAX_QUERY_CHARS: Final = 8192
@@ -55,7 +56,7 @@ class AuthorizationRequest(Struct, frozen=True):
     scopes: tuple[Scope, ...]  # at most these
 
 
-class Resources(Struct, frozen=True):
+class OwnResources(Struct, frozen=True):
     """The resources of this gateway: its MCP endpoints, by the URL that clients use."""
 
     public_url: str
@@ -67,14 +68,10 @@ class Resources(Struct, frozen=True):
 
     def project_of(self, resource: str) -> str | None:
         """The project of a resource; None: it is for all of them. Raises ClientError: it is not ours."""
-        own = resource.startswith(self.public_url)
-        path = resource.removeprefix(self.public_url).rstrip("/") if own else None
-        if path in ("", "/mcp", "/sse"):
-            return None
-        for project in self.projects:
-            if path in (f"/projects/{quote(project, safe='')}/mcp", f"/projects/{quote(project, safe='')}/sse"):
-                return project
-        raise ClientError("invalid_target", f"This gateway has no such resource. Its own is {self.default}.")
+        named = metadata.Resources(self.public_url, ()).named_by(resource)
+        if named is None or named.project_id not in (None, *self.projects):
+            raise ClientError("invalid_target", f"This gateway has no such resource. Its own is {self.default}.")
+        return named.project_id
 
 
 def read_query(query: str) -> dict[str, str]:
@@ -102,7 +99,7 @@ def verified_redirect(fields: Mapping[str, str], client: Client) -> str:
 
 
 def checked_request(
-    fields: Mapping[str, str], client: Client, redirect_uri: str, resources: Resources
+    fields: Mapping[str, str], client: Client, redirect_uri: str, resources: OwnResources
 ) -> AuthorizationRequest:
     """Raises ClientError."""
     if fields.keys() & {"request", "request_uri"}:

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Final, NoReturn, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from msgspec import Struct
 
@@ -27,8 +27,8 @@ from pointsman.router.auth.server.requests import (
     AuthorizationRequest,
     Client,
     ClientError,
+    OwnResources,
     RequestError,
-    Resources,
     answer_url,
     scope_text,
 )
@@ -102,8 +102,8 @@ class AuthorizationServer:
         return self._current.config.listen.public_url or ""
 
     @property
-    def resources(self) -> Resources:
-        return Resources(self.issuer, self._current.config.projects)
+    def resources(self) -> OwnResources:
+        return OwnResources(self.issuer, self._current.config.projects)
 
     # ------------------------------------------------------------------ authorization
 
@@ -183,7 +183,7 @@ class AuthorizationServer:
         )
         if isinstance(outcome, Issued):
             return self._issued(outcome, TOKEN)
-        await self._refused(outcome, "code", fields.get("resource"))
+        raise await self._refused(outcome, "code", fields.get("resource"))
 
     async def refresh(self, fields: dict[str, str]) -> Json:
         """Return new tokens for a refresh token, which ends with this. Raises ClientError, StateAwayError."""
@@ -193,7 +193,7 @@ class AuthorizationServer:
         outcome = await self._in_thread(self.store.refresh, secret, fields.get("client_id", ""), fields.get("resource"))
         if isinstance(outcome, Issued):
             return self._issued(outcome, "oauth/refresh")
-        await self._refused(outcome, "refresh token", fields.get("resource"))
+        raise await self._refused(outcome, "refresh token", fields.get("resource"))
 
     async def revoke_secret(self, secret: str) -> None:
         """End the grant of an access or refresh token, if there is one (RFC 7009). Raises StateAwayError."""
@@ -217,22 +217,22 @@ class AuthorizationServer:
             "scope": scope_text(issued.grant.scopes),
         }
 
-    async def _refused(self, refusal: Refusal, what: str, resource: str | None) -> NoReturn:
+    async def _refused(self, refusal: Refusal, what: str, resource: str | None) -> ClientError:
         grant = refusal.grant
         token_id = grant.identity if grant is not None else None
         if grant is None or refusal.why == "unknown":
-            raise self._refusal("invalid_grant", f"The {what} is unknown, has expired, or was revoked.")
+            return self._refusal("invalid_grant", f"The {what} is unknown, has expired, or was revoked.")
         if refusal.why == "reused":
             self.refuse(TOKEN, f"{what.replace(' ', '_')}_reused", client=grant.client, token_id=token_id)
             await self.revoke(grant, client="reuse")
-            raise ClientError(
+            return ClientError(
                 "invalid_grant", f"The {what} was used before. All that it gave is revoked: sign in again."
             )
         if refusal.why == "slow_down":
-            raise self._refusal("slow_down", "This grant was refreshed too often in the last hour.", 429, token_id)
+            return self._refusal("slow_down", "This grant was refreshed too often in the last hour.", 429, token_id)
         if resource not in (None, grant.resource):
-            raise self._refusal("invalid_target", f"The {what} is for another resource.", token_id=token_id)
-        raise self._refusal(
+            return self._refusal("invalid_target", f"The {what} is for another resource.", token_id=token_id)
+        return self._refusal(
             "invalid_grant", f"The {what} is not this client's, or verifier or redirect URI differ.", token_id=token_id
         )
 

@@ -64,17 +64,17 @@ def sign_in(state_dir: Path | None, as_json: bool) -> None:
 
 def _table(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     rows = [("ID", "CLIENT", "ANSWERED AT", "PROJECT", "SERVERS", "SCOPES", "EXPIRES", "LAST USED")]
-    for one in found:
-        rows.append(
-            (
-                one["id"],
-                one["client"] or "(no name)",
-                one["answeredAt"],
-                ", ".join(name or '""' for name in one["projects"]),
-                ", ".join(one["servers"]),
-                "all" if one["scopes"] == list(SCOPES) else ", ".join(one["scopes"]),
-                one["expires"] or "never",
-                one["lastUsed"] or "never",
-            )
-        )
-    return table(rows)
+    return table([*rows, *map(_row, found)])
+
+
+def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        one["id"],
+        one["client"] or "(no name)",
+        one["answeredAt"],
+        ", ".join(name or '""' for name in one["projects"]),
+        ", ".join(one["servers"]),
+        "all" if one["scopes"] == list(SCOPES) else ", ".join(one["scopes"]),
+        one["expires"] or "never",
+        one["lastUsed"] or "never",
+    )
