@@ -384,7 +384,8 @@ async def test_a_consent_by_a_foreign_page_gives_nothing(visitor: Visitor, heade
 
 
 async def test_a_consent_needs_the_forms_own_token(desk: Office, visitor: Visitor) -> None:
-    for changed in ({"csrf": "guess"}, {"csrf": ""}, {"csrf": []}):
+    wrong: list[dict[str, object]] = [{"csrf": "guess"}, {"csrf": ""}, {"csrf": []}]
+    for changed in wrong:
         answer = await visitor.consent(await visitor.ask(), **changed)
         assert (answer.status_code, answer.headers.get("location")) == (403, None)
     shown = await visitor.ask()
