@@ -13,8 +13,9 @@ from starlette.routing import Route
 from pointsman.core import wire
 from pointsman.core.errors import UnauthorizedError
 from pointsman.core.model import Caller
+from pointsman.router.auth.metadata import WELL_KNOWN, Resources
 from pointsman.router.front.asgi import Front
-from pointsman.router.front.http.authentication import Claims, authenticate, read_claims
+from pointsman.router.front.http.authentication import Claims, authenticate, read_claims, verify
 from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import checked_head
 from pointsman.router.front.http.responses import HttpError, unauthorized
@@ -37,6 +38,14 @@ _NO_OAUTH = {
         "in the header `Authorization: Bearer TOKEN`."
     ),
 }
+_NOT_HERE = {
+    "error": "invalid_request",
+    "error_description": (
+        "There is nothing at this address. The header `WWW-Authenticate` of a 401 names the metadata of the gateway, "
+        "and these name its authorization servers."
+    ),
+}
+METADATA_S = 300  # for which clients may keep the metadata
 _OAUTH_PATHS = ("/register", "/.well-known/oauth-{rest:path}", "/.well-known/openid-configuration{rest:path}")
 _OAUTH_VERBS = ["GET", "POST", "OPTIONS"]
 
@@ -68,7 +77,7 @@ def build_app(
             Route("/health", _page(show_health, front)),
             Route("/metrics", _page(show_metrics, front)),
             *authorization_routes(front, parts),
-            *oauth_routes(),
+            *oauth_routes(lambda: front.sign_in.resources if front.sign_in is not None else None),
             *(Route(path, page) for path in PATHS),
             *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
         ]
@@ -94,6 +103,8 @@ def authorization_routes(front: Front, parts: Parts) -> list[Route]:
                 checked_head(request.headers.raw, front.hosts)
             except HttpError as error:
                 return Response(error.body(), error.status, media_type="application/json")
+            if not server.issuer:  # a reload has taken the address away
+                return JSONResponse(_NO_OAUTH, status_code=404)
             return await endpoint(request)
 
         return checked
@@ -102,16 +113,23 @@ def authorization_routes(front: Front, parts: Parts) -> list[Route]:
     return [*(Route(path, consent) for path in CONSENT_PATHS), *oauth_endpoints(server, address, guarded)]
 
 
-def oauth_routes() -> list[Route]:
-    """Return the OAuth paths that clients probe after a 401.
+def oauth_routes(resources: Callable[[], Resources | None] = lambda: None) -> list[Route]:
+    """Return the OAuth paths that clients probe after a 401: metadata of the gateway's resources, if one can sign in.
 
-    They answer 404 with an `error_description` that says what to do: several clients show the user only that sentence.
+    The others answer 404 with an `error_description` that says what to do: several clients show the user only that
+    sentence.
     """
-    return [Route(path, _reject_oauth, methods=_OAUTH_VERBS) for path in _OAUTH_PATHS]
 
+    async def answer(request: Request) -> JSONResponse:
+        known, path = resources(), request.url.path
+        if known is None:
+            return JSONResponse(_NO_OAUTH, status_code=404)
+        document = known.document(path.removeprefix(WELL_KNOWN)) if path.startswith(WELL_KNOWN) else None
+        if document is None or request.method not in ("GET", "HEAD"):
+            return JSONResponse(_NOT_HERE, status_code=404)
+        return JSONResponse(document, headers={"cache-control": f"max-age={METADATA_S}"})
 
-async def _reject_oauth(request: Request) -> JSONResponse:
-    return JSONResponse(_NO_OAUTH, status_code=404)
+    return [Route(path, answer, methods=_OAUTH_VERBS) for path in _OAUTH_PATHS]
 
 
 def _readers(gateway: PointsmanGateway, claims: Claims) -> list[Caller]:
@@ -130,10 +148,15 @@ def _page(page: Page, front: Front) -> Callable[[Request], Awaitable[Response]]:
     """Return a page that needs no token, and shows more with one. `page` may raise HttpError."""
 
     async def endpoint(request: Request) -> Response:
+        sent = "authorization" in request.headers
         try:
-            return await page(read_claims(checked_head(request.headers.raw, front.hosts), None))
+            claims = read_claims(checked_head(request.headers.raw, front.hosts), None)
+            if front.sign_in is not None:
+                await verify(front.sign_in, claims.token)
+            return await page(claims)
         except HttpError as error:  # an invalid token is an error even where none is needed
-            headers = {name.decode(): value.decode() for name, value in error.headers}
+            found = front.headers_of(error, request.url.path, token_sent=sent)
+            headers = {name.decode(): value.decode() for name, value in found}
             return Response(error.body(), error.status, headers, media_type="application/json")
 
     return endpoint

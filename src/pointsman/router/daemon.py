@@ -20,6 +20,7 @@ from pointsman.core.model import Caller
 from pointsman.core.seams import Change
 from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
+from pointsman.router.auth.sign_in import Access
 from pointsman.router.downstream.server.connectors import Connectors
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs
@@ -277,6 +278,7 @@ class Daemon:
         """Replace the configuration. Rights come first: a revoked token must stop working whatever fails after that."""
         before = self._current.config
         self._current.replace(config)
+        self._access.configure(config)
         self._catalog.reconfigure(config)
         self._shares.reload(config.limits)
         self._offers.reconfigure(config)
@@ -284,6 +286,7 @@ class Daemon:
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
         self._front.hosts = HostRules.of(config.listen, self._port)
+        self._front.sign_in = self._access.sign_in(self._catalog)
         self._configure_log(config)
         for key in needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
@@ -333,13 +336,13 @@ class Daemon:
         self._authorization = AuthorizationServer(values, self._current, self._audit, keys, shared=shared)
         self._stack.push_async_callback(asyncio.to_thread, values.close)
         self._authorization.revoked = self._signed_out
-        self._catalog.identities.sources.append(self._authorization)
+        self._access.add_own_server(self._authorization, self._current.config)
         self._catalog.identities_changed()
         if shared:
             self._tasks.start("grants", self._authorization.run)
 
     def _signed_out(self, identity_id: str) -> None:
-        self._catalog.identities.forget(identity_id)
+        self._access.identities.forget(identity_id)
         self.gateway.hub.rights_changed()
 
     def _start_downstream(self, guard: Guard) -> None:
@@ -359,6 +362,8 @@ class Daemon:
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
 
     def _build_catalog(self) -> None:
+        self._access = Access(self._current.config)
+        self._stack.push_async_callback(self._access.close)
         state_dir, replica_dir, servers = self._launch.state_dir, self._launch.replica_dir, self._fleet.servers
         self._pins = open_pins(self._shared, self._current, state_dir, replica_dir, servers)
         self._pins.held_back = self._record_changed_tools
@@ -372,6 +377,7 @@ class Daemon:
             usage=self._usage,
             names=self._memory,
             changed_tools=self._record_changed_tools,
+            identities=self._access.identities,
         )
         self._catalog, self._offers = self._search.catalog, self._search.offers
 
@@ -400,6 +406,7 @@ class Daemon:
             peers=self._peers,
             tracer=self._tracing,
         )
+        self._front.sign_in = self._access.sign_in(self._catalog)
         if self._launch.stderr is not None:
             self._launch.stderr.ids = self._front.log_ids
         self._parts = self._build_parts()

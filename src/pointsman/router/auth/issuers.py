@@ -6,7 +6,7 @@ import binascii
 import re
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pointsman.catalog.identities import Identity
@@ -46,9 +46,10 @@ class Issuers:
         self._resources = resources
         self._rights: dict[str, Token | None] = {}
         self._clock = clock
-        known = before.keys if before is not None else {}
-        self.keys = {
-            (one.issuer, one.jwks_uri): known.get((one.issuer, one.jwks_uri)) or KeySet(one) for one in issuers
+        known: Mapping[tuple[str, str | None], KeySet] = before.keys if before is not None else {}
+        places = {(one.issuer, one.jwks_uri): one for one in issuers}
+        self.keys: dict[tuple[str, str | None], KeySet] = {
+            place: known.get(place) or KeySet(one) for place, one in places.items()
         }
 
     def may_know(self, secret: str) -> bool:

@@ -73,6 +73,9 @@ class ConsentMount:
         except HttpError as error:
             await _plain(send, error.status, str(error))
             return
+        if not self._server.issuer:  # a reload has taken the address away
+            await _plain(send, 404, "Not Found")
+            return
         async with self._building:
             if self._app is None:
                 self._app = await asyncio.to_thread(_build_consent, self._parts, self._server)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from pointsman.catalog.identities import Identity
 from pointsman.config.model import CurrentConfig, Token
 from pointsman.config.value_types import Scope
-from pointsman.core.errors import UnauthorizedError
+from pointsman.core.errors import SignInUnavailableError, UnauthorizedError
 from pointsman.core.model import Json, WallClock
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.auth.server import redirects
@@ -278,11 +278,11 @@ class AuthorizationServer:
         return len(secret) == SECRET_CHARS and secret.startswith(ACCESS)
 
     async def identify(self, secret: str) -> Identity:
-        """Raises UnauthorizedError."""
+        """Raises UnauthorizedError, SignInUnavailableError."""
         try:
             found = await self._in_thread(self.store.grant_of_access, secret) if _is_secret(secret, ACCESS) else None
         except StateAwayError:
-            raise UnauthorizedError(_AWAY) from None
+            raise SignInUnavailableError(_AWAY) from None
         if found is None or found[0].has_ended(self._clock()):
             raise UnauthorizedError("The access token has expired, or its grant was revoked. Sign in again.")
         grant, expires = found
