@@ -41,12 +41,12 @@ async def office(folder: Path, config: Mapping[str, Any] | None = None) -> Async
             "cellar": workshop(folder / "trace", projects=["attic"]),
         },
         "projects": {"attic": {}, "roof": {}},
-        "listen": {"public_url": f"http://127.0.0.1:{port}"},
+        "listen": {"public_url": f"http://127.0.0.1:{port}", "drain_s": 0},
         **(config or {}),
     }
     args = ["--port", str(port)]
     async with gateway_process(folder, settings, args=args) as gateway, httpx2.AsyncClient(timeout=30) as http:
-        yield Office(gateway, http)
+        yield Office(gateway, http, settings)
 
 
 @dataclass
@@ -55,6 +55,7 @@ class Office:
 
     gateway: GatewayProcess
     http: httpx2.AsyncClient
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def base(self) -> str:
