@@ -68,16 +68,14 @@ class Application:
         self.storage = Storage()
         self.asked = 0  # times that the user was asked
         self._answer = AuthorizationCodeResult(code="", state=None)
-
-    def provider(self) -> OAuthClientProvider:
         metadata = OAuthClientMetadata(client_name="SDK application", redirect_uris=[AnyUrl(CALLBACK)])
-        return OAuthClientProvider(self.desk.gateway.url, metadata, self.storage, self._redirect, self._callback)
+        self.provider = OAuthClientProvider(desk.gateway.url, metadata, self.storage, self._redirect, self._callback)
 
     @asynccontextmanager
     async def connected(self, mode: Mode) -> AsyncIterator[Assistant]:
         async with (
             asyncio.timeout(60),
-            httpx2.AsyncClient(auth=self.provider(), timeout=60) as http,
+            httpx2.AsyncClient(auth=self.provider, timeout=60) as http,
             Client(streamable_http_client(self.desk.gateway.url, http_client=http), mode=mode) as client,
         ):
             yield Assistant(client)
@@ -104,12 +102,13 @@ async def test_the_sdks_client_signs_in_calls_tools_refreshes_and_is_revoked(des
     assert first is not None
     assert application.storage.client is not None
 
-    application.storage.tokens = OAuthToken(**{**first.model_dump(), "access_token": "ptm_at_" + "x" * 43})
+    application.provider.context.token_expiry_time = 1.0  # as if an hour had passed
     async with application.connected(mode) as assistant:
         assert await assistant.text("shop:colour") == "none"
     second = application.storage.tokens
     assert second is not None
-    assert second.access_token not in (first.access_token, "ptm_at_" + "x" * 43)
+    assert second.access_token != first.access_token
+    assert application.asked == 1  # refreshed without its user
 
     grant = desk.command("grants")["grants"][0]
     assert grant["client"] == "SDK application"
