@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -100,25 +100,25 @@ async def main(patterns: Sequence[str]) -> int:
             if not _report(f"fixture alone {version}", alone[version], silent(alone[version], required), (), required):
                 return 1
         results = [await _judge(run, alone[run.version], folder) for run in runs() if run.name in chosen]
-        for version in VERSIONS:
-            if f"client {version}" in chosen:
-                results.append(await _judge_as_client(version, folder / f"client-{version}"))
-        for run in skill_runs():
-            if f"skills {run.name}" in chosen:
-                results.append(await _judge_skills(run, folder))
-        for version in VERSIONS:
-            if f"skills client {version}" in chosen:
-                results.append(await _judge_skills_as_client(version, folder / f"skills-client-{version}"))
-        for version in VERSIONS:
-            if (name := f"{AUTHORIZATION} {version}") in chosen:
-                results.append(await _judge_authorization(name, version, folder / name.replace(" ", "-")))
+        results += await _judge_versions("client", _judge_as_client, chosen, folder)
+        results += [await _judge_skills(run, folder) for run in skill_runs() if f"skills {run.name}" in chosen]
+        results += await _judge_versions("skills client", _judge_skills_as_client, chosen, folder)
+        results += await _judge_versions(AUTHORIZATION, _judge_authorization, chosen, folder)
     return 0 if all(results) else 1
 
 
-async def _judge_authorization(name: str, version: str, folder: Path) -> bool:
+async def _judge_versions(
+    kind: str, judge: Callable[[str, Path], Awaitable[bool]], chosen: Collection[str], folder: Path
+) -> list[bool]:
+    """What does not depend on a front: once for each revision of the protocol."""
+    wanted = [version for version in VERSIONS if f"{kind} {version}" in chosen]
+    return [await judge(version, folder / f"{kind.replace(' ', '-')}-{version}") for version in wanted]
+
+
+async def _judge_authorization(version: str, folder: Path) -> bool:
     verdict = await authorization.run(version, folder)
     must_pass = unchecked(verdict, authorization.SCENARIOS, version)
-    return _report(name, verdict, must_pass, (), authorization.SCENARIOS)
+    return _report(f"{AUTHORIZATION} {version}", verdict, must_pass, (), authorization.SCENARIOS)
 
 
 async def _judge(run: Run, alone: suite.Verdict, folder: Path) -> bool:
