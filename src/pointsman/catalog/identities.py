@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ MARK: Final = "@"  # the first character of the id of an identity, and of the ow
 VARIANT: Final = "#"  # separates who an identity is from which of its rights it has: `person_of`
 MAX_SECRETS: Final = 10_000  # verified access tokens that are remembered; beyond, one is verified again
 MAX_IDENTITIES: Final = 10_000  # that are known to be valid; beyond, the longest unused has to be verified again
+MAX_SHOWN: Final = 100
 MAX_SECRET_CHARS: Final = 16_384  # of an access token
 
 MCP_SCOPE: Final = "mcp"  # all that the identity's rights allow; what a client asks for that asks for nothing special
@@ -115,6 +117,11 @@ class Identities:
         """Whether an identity that has signed in would be accepted now."""
         expires = self._expiry.get(identity_id)
         return expires is not None and now < expires and self.rights_of(identity_id) is not None
+
+    def signed_in(self) -> list[str]:
+        """The identities that have sent a request lately, the latest first; at most `MAX_SHOWN`."""
+        now = self._clock()
+        return [one for one in islice(reversed(self._expiry), MAX_SHOWN) if self.is_valid(one, now)]
 
     def rights_of(self, identity_id: str) -> Token | None:
         """The rights of an identity as they are now; None: it has none."""

@@ -174,6 +174,7 @@ class Daemon:
         keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
         counting = counted_rates(self._shared, self._current.config, launch.state_dir, self._tasks)
         self._rates = await stack.enter_async_context(counting)
+        self._rates.rights_of = self._access.identities.rights_of
         self.gateway = PointsmanGateway(
             self._catalog,
             self._offers,

@@ -95,7 +95,9 @@ def rule_of(identity_id: str) -> str | None:
 def unnarrowed(identity_id: str) -> str:
     """The id of the same person with all scopes of the rule."""
     found = _ID.fullmatch(identity_id)
-    return identity_id if found is None or found[4] is None else identity_id.replace(f":{found[4]}", "", 1)
+    if found is None or found[4] is None:
+        return identity_id
+    return identity_id[: found.start(4) - 1] + identity_id[found.end(4) :]
 
 
 def holds(rule: ClaimRule, claims: Mapping[str, object]) -> bool:

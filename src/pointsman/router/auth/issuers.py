@@ -20,6 +20,7 @@ from pointsman.router.auth.claims import identity_of, rights_of
 from pointsman.router.auth.jwks import KeySet
 from pointsman.router.auth.metadata import Resources
 
+LAST_S: Final = 253_402_300_800  # the end of the year 9999, before which `exp` must be
 TRUST_S: Final = 3_600.0  # until a token is verified again: its key may have been withdrawn
 MAX_KEY_ID_CHARS: Final = 256
 MAX_AUDIENCES: Final = 32  # that one token may name
@@ -157,6 +158,8 @@ def _verified(secret: str, key: object, algorithm: str, issuer: Auth) -> Json:
         raise UnauthorizedError(f"This access token has no `{error.claim}`. {_SIGN_IN}") from None
     except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
         raise UnauthorizedError(f"This access token is not valid: its signature is wrong. {_SIGN_IN}") from None
+    if type(claims["exp"]) not in (int, float) or not claims["exp"] < LAST_S:
+        raise UnauthorizedError("The expiry (`exp`) of this access token is not a time.")
     return claims
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from pointsman.catalog.confirmation import Rule
 from pointsman.catalog.definitions import KnownTool
+from pointsman.catalog.identities import is_identity, rights_token
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ConfirmationRefusedError, ConfirmationRequiredError
 from pointsman.core.kinds import declares
@@ -328,7 +329,9 @@ def _call(request: FrontRequest, tool: KnownTool, arguments: Json) -> Call:
 
 
 def secret_of(config: GatewayConfig, token_id: str) -> str:
-    """What tells a token from an earlier or later one of the same name."""
+    """What tells a token from an earlier or later one of the same name. An identity stays the same for ever."""
+    if is_identity(token_id):
+        return rights_token(token_id)[:SECRET_CHARS]
     token = config.tokens.get(token_id)
     return token.sha256[:SECRET_CHARS] if token is not None else ""
 

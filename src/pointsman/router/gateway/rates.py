@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, Literal
 
 from msgspec import Struct
 
+from pointsman.catalog.identities import is_identity, person_of
 from pointsman.catalog.rights import OWNER_ID
-from pointsman.config.model import GatewayConfig
+from pointsman.config.model import GatewayConfig, Token
 from pointsman.config.part import Part
 from pointsman.core.errors import RateLimitedError
 from pointsman.core.model import Caller, ToolKey, WallClock
+from pointsman.router.auth.claims import rule_of
 from pointsman.router.state.key_values import KeyValues, StateAwayError
 from pointsman.router.state.rate_counters import PREFIX, LocalCounters, SharedCounters
 from pointsman.router.state.rate_windows import DAY, MINUTE, Limit, Reached
@@ -29,26 +31,46 @@ LimitsOf = Mapping[tuple[Use, str], tuple[Limit, ...]]
 """By what is counted, and the id of the token or server or the key of the tool."""
 
 
+RightsOf = Callable[[str], Token | None]
+"""Returns the rights of an identity."""
+
+
 class Rules(Struct, frozen=True):
     """The limits of a configuration. What is not in it has none, so callers cannot add windows."""
 
     tokens: LimitsOf
     servers: LimitsOf
     tools: LimitsOf
+    config: GatewayConfig
+    rights_of: RightsOf
 
     def of(self, use: Use, token_id: str, tool: ToolKey | None) -> tuple[Limit, ...]:
-        found = self.tokens.get((use, token_id), ())
+        found = self._of_identity(use, token_id) if is_identity(token_id) else self.tokens.get((use, token_id), ())
         if tool is None:
             return found
         return found + self.servers.get((use, tool.server_id), ()) + self.tools.get((use, str(tool)), ())
+
+    def _of_identity(self, use: Use, identity_id: str) -> tuple[Limit, ...]:
+        """One person has one window for each limit, whichever access token it uses."""
+        token, person = self.rights_of(identity_id), person_of(identity_id)
+        if token is None:
+            return ()
+        rule = rule_of(identity_id)
+        rates = {rule or "": (self.config.rates_of(token), "This account", f"token/{person}", "rates")}
+        own = {rule: token.rates.model_fields_set} if rule is not None else None
+        return _limits(rates, own, "auth.claims").get((use, rule or ""), ())
 
     def all(self) -> list[Limit]:
         kept = (self.tokens, self.servers, self.tools)
         return [limit for subjects in kept for limits in subjects.values() for limit in limits]
 
 
-def rules_of(config: GatewayConfig) -> Rules | None:
-    """None: no rate is set."""
+def _nobody(identity_id: str) -> Token | None:
+    return None
+
+
+def rules_of(config: GatewayConfig, rights_of: RightsOf = _nobody) -> Rules | None:
+    """None: no rate is set, and nobody can sign in who may have one."""
     tokens = {
         token_id: (config.rates_of(token), "This token", f"token/{token_id}", "rates")
         for token_id, token in config.tokens.items()
@@ -68,14 +90,16 @@ def rules_of(config: GatewayConfig) -> Rules | None:
         for server_id, server in config.servers.items()
         for tool, rates in server.tool_rates.items()
     }
-    rules = Rules(_limits(tokens, own), _limits(servers), _limits(tools))
-    return rules if rules.all() else None
+    rules = Rules(_limits(tokens, own), _limits(servers), _limits(tools), config, rights_of)
+    return rules if rules.all() or config.listen.public_url is not None else None
 
 
 def _limits(
-    subjects: Mapping[str, tuple[Part, str, str, str]], own: Mapping[str, AbstractSet[str]] | None = None
+    subjects: Mapping[str, tuple[Part, str, str, str]],
+    own: Mapping[str, AbstractSet[str]] | None = None,
+    section: str = "tokens",
 ) -> LimitsOf:
-    """`own`: the keys that a token sets itself."""
+    """`own`: the keys that a token sets itself, in its entry of `section`."""
     found: dict[tuple[Use, str], tuple[Limit, ...]] = {}
     for subject, (rates, shown, key, setting) in subjects.items():
         for use in _USES:
@@ -87,7 +111,7 @@ def _limits(
                     period,
                     shown,
                     use,
-                    f"tokens.{subject}.rates.{name}" if own and name in own[subject] else f"{setting}.{name}",
+                    f"{section}.{subject}.rates.{name}" if own and name in own[subject] else f"{setting}.{name}",
                 )
                 for name, period in names
                 if (most := getattr(rates, name, None)) is not None
@@ -103,14 +127,16 @@ class Rates:
     def __init__(self, store: KeyValues | None = None, *, shared: bool = False, clock: WallClock = time.time) -> None:
         """`store`: keeps the counts of a day; if it is `shared`, all counts, for all gateways on it."""
         self.rules: Rules | None = None
+        self.rights_of: RightsOf = _nobody  # of those who have signed in
         self._store = store
         self._shared = SharedCounters(store) if store is not None and shared else None
         self.local = LocalCounters(None if shared else store, clock)  # for all, while the shared ones are away
 
     async def configure(self, config: GatewayConfig) -> None:
         """Count by these limits from now on. A window that was begun goes on, also with another limit."""
-        rules = rules_of(config)
-        await self.local.keep_only(rules.all() if rules is not None else ())
+        rules = rules_of(config, lambda identity_id: self.rights_of(identity_id))
+        signed_in = config.listen.public_url is not None
+        await self.local.keep_only(rules.all() if rules is not None else (), signed_in=signed_in)
         self.rules = rules
 
     async def count(self, use: Use, caller: Caller, server_id: str | None = None, tool: str = "") -> None:

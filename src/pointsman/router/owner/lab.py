@@ -111,7 +111,7 @@ def searches(parts: Parts) -> list[str]:
 def caller_of(parts: Parts, token_id: str, project_id: str) -> Caller:
     """The caller with this token, empty for the owner, in this project, empty for none. Raises OwnerError."""
     config = parts.current.config
-    if token_id and token_id not in config.tokens:
+    if token_id and parts.catalog.rights.token_of(token_id) is None:
         raise OwnerError("unknown_token", f"There is no token `{token_id[:64]}`. `pointsman token list` shows them.")
     if project_id and project_id not in config.projects:
         raise OwnerError("unknown_project", f"There is no project `{project_id[:64]}`.")
