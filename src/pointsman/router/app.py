@@ -16,6 +16,7 @@ from pointsman.core.model import Caller
 from pointsman.router.auth.metadata import WELL_KNOWN, Resources
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.authentication import Claims, authenticate, read_claims, verify
+from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import checked_head
 from pointsman.router.front.http.responses import HttpError, unauthorized
 from pointsman.router.gateway.gateway import PointsmanGateway
@@ -24,8 +25,9 @@ from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replicas import PATH as PEER_PATH
 from pointsman.router.owner.replicas import peer_endpoint
-from pointsman.router.page.mount import PATHS, PageMount
+from pointsman.router.page.mount import CONSENT_PATHS, PATHS, ConsentMount, PageMount
 
+Endpoint = Callable[[Request], Awaitable[Response]]
 Page = Callable[[Claims], Awaitable[Response]]
 
 _NO_OAUTH = {
@@ -74,6 +76,7 @@ def build_app(
             *front.routes(),
             Route("/health", _page(show_health, front)),
             Route("/metrics", _page(show_metrics, front)),
+            *authorization_routes(front, parts),
             *oauth_routes(lambda: front.sign_in.resources if front.sign_in is not None else None),
             *(Route(path, page) for path in PATHS),
             *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
@@ -81,6 +84,33 @@ def build_app(
     )
     app.router.redirect_slashes = False  # a redirect would repeat the request's Host header, whatever it is
     return app
+
+
+def authorization_routes(front: Front, parts: Parts) -> list[Route]:
+    """Return the paths of the gateway's own authorization server; none unless it is switched on."""
+    server = parts.authorization
+    if server is None:
+        return []
+    from pointsman.router.auth.server.endpoints import oauth_endpoints
+
+    def address(request: Request) -> str | None:
+        host = request.client.host if request.client is not None else ""
+        return None if is_exempt(host, front.hosts.trusted_proxies) else host
+
+    def guarded(endpoint: Endpoint) -> Endpoint:
+        async def checked(request: Request) -> Response:
+            try:
+                checked_head(request.headers.raw, front.hosts)
+            except HttpError as error:
+                return Response(error.body(), error.status, media_type="application/json")
+            if not server.issuer:  # a reload has taken the address away
+                return JSONResponse(_NO_OAUTH, status_code=404)
+            return await endpoint(request)
+
+        return checked
+
+    consent = ConsentMount(parts, server, lambda: front.hosts)
+    return [*(Route(path, consent) for path in CONSENT_PATHS), *oauth_endpoints(server, address, guarded)]
 
 
 def oauth_routes(resources: Callable[[], Resources | None] = lambda: None) -> list[Route]:

@@ -73,8 +73,11 @@ class Resources:
 
 
 def resources_of(config: GatewayConfig, own_server: str | None = None) -> Resources | None:
-    """None: nobody can sign in. `own_server`: the issuer of the gateway's own authorization server, if it runs."""
-    servers = [*([own_server] if own_server is not None else []), *(one.issuer for one in config.auth)]
+    """None: nobody can sign in. `own_server`: the issuer of the gateway's own authorization server, if it runs.
+
+    It comes last, because clients use the first one: who has configured issuers wants people to sign in there.
+    """
+    servers = [*(one.issuer for one in config.auth), *([own_server] if own_server is not None else [])]
     public_url = config.listen.public_url
     return Resources(public_url, servers) if public_url is not None and servers else None
 

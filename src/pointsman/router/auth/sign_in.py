@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pointsman.catalog.effects import effect_of
-from pointsman.catalog.identities import Identities, is_identity
+from pointsman.catalog.identities import Identities, IdentitySource, is_identity
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import GatewayConfig
 from pointsman.config.value_types import SCOPES, Scope
@@ -28,17 +28,25 @@ class Access:
         self._issuers: Issuers | None = None
         self._rules: tuple[object, ...] = ()
         self._resources: Resources | None = None
+        self._own: IdentitySource | None = None
+        self.configure(config)
+
+    def add_own_server(self, source: IdentitySource, config: GatewayConfig) -> None:
+        """Let callers sign in at the gateway's own authorization server, too."""
+        self._own = source
         self.configure(config)
 
     def configure(self, config: GatewayConfig) -> None:
         """Apply a configuration, before the catalog does. What was verified by other rules has to be verified again."""
-        resources = self._resources = resources_of(config)
+        own_server = config.listen.public_url if self._own is not None else None
+        resources = self._resources = resources_of(config, own_server)
         rules = (config.auth, config.listen.public_url)
         if rules != self._rules:
             self.identities.forget_all()
         self._rules = rules
         self._issuers = Issuers(config.auth, resources, self._issuers) if resources is not None else None
-        self.identities.sources = [self._issuers] if self._issuers is not None else []
+        sources: list[IdentitySource] = [self._issuers] if self._issuers is not None else []
+        self.identities.sources = [*sources, *([self._own] if self._own is not None and own_server is not None else [])]
 
     def sign_in(self, catalog: ToolCatalogService) -> SignIn | None:
         """None: nobody can sign in."""
