@@ -79,7 +79,8 @@ _UNSUPPORTED = {
         'is not supported; write a token under `headers`, such as `Authorization: "Bearer ${TOKEN}"`',
     ),
 }
-_ONLY_OURS = frozenset({"sandbox", "limits", "oauth"})  # what a block from elsewhere must neither set nor seem to set
+# What a block from elsewhere must neither set nor seem to set.
+_ONLY_OURS = frozenset({"sandbox", "limits", "oauth", "credentials", "caller_headers"})
 _CLIENT_SETTINGS = frozenset(
     {
         "globalShortcut",

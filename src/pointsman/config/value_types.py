@@ -78,6 +78,7 @@ HeaderName = Annotated[str, AfterValidator(check_header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
 Confirm = Annotated[str | tuple[str, ...], PlainValidator(parse_confirm)]  # a word, or patterns over tool keys
 
+CallerName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_-]+|@[A-Za-z0-9_-]+/[^#\n]+)$", max_length=512)]
 ClientId = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7E]+$", max_length=2048)]
 Scope = Annotated[
     str, StringConstraints(pattern=r"^[\x21\x23-\x5B\x5D-\x7E]+( [\x21\x23-\x5B\x5D-\x7E]+)*$", max_length=4096)

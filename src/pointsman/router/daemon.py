@@ -31,6 +31,7 @@ from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.headers import HostRules
 from pointsman.router.front.http.protocol import guarded_protocol
+from pointsman.router.gateway.caller_sign_in import CallerSignIns
 from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.cursors import Cursors
 from pointsman.router.gateway.execute import CallerIds
@@ -75,6 +76,7 @@ from pointsman.router.serving.tasks import DaemonError, TaskSet
 
 if TYPE_CHECKING:
     from pointsman.router.auth.server.server import AuthorizationServer
+    from pointsman.router.downstream.oauth.links import SignInLinks
     from pointsman.router.downstream.oauth.service import ServerSignIns
 
 logger = logging.getLogger(__name__)
@@ -192,6 +194,7 @@ class Daemon:
             self._context_use,
             self._rates,
             Gate(open_values(self._shared, launch.state_dir), lambda: self._current.config),
+            CallerSignIns(self._sign_in_links, self._address, lambda: self._current.config),
         )
         self.gateway.client_connected = self._client_connected
         stack.push_async_callback(self.gateway.close)
@@ -367,8 +370,16 @@ class Daemon:
             in_flight=in_flight,
             state_database=database,
             sign_ins=self._server_sign_ins,
+            config=lambda: self._current.config,
         )
-        self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
+        self._fleet = Fleet(
+            connectors,
+            clock=time.time,
+            on_change=self._publish,
+            shares=self._shares,
+            memory=memory,
+            make_accounts=connectors.accounts,
+        )
 
     def _server_sign_ins(self) -> ServerSignIns:
         """The sign-ins to servers, made for the first one that has `oauth`."""
@@ -380,6 +391,13 @@ class Daemon:
             self._sign_ins_to_servers = ServerSignIns(store)
             self._stack.push_async_callback(self._sign_ins_to_servers.close)
         return self._sign_ins_to_servers
+
+    def _sign_in_links(self) -> SignInLinks:
+        return self._server_sign_ins().links
+
+    def _address(self) -> str:
+        """Where browsers find the gateway."""
+        return self._current.config.listen.public_url or url_of(self._listener)
 
     def _build_catalog(self) -> None:
         self._access = Access(self._current.config)

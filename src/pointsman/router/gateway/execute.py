@@ -21,6 +21,7 @@ from pointsman.core.errors import (
     InvalidArgumentsError,
     NotSentError,
     ServerUnavailableError,
+    SignInRequiredError,
     UnknownToolError,
 )
 from pointsman.core.model import Caller, Json, ToolKey
@@ -29,10 +30,12 @@ from pointsman.core.sdk import INPUT_REQUIRED_METHODS
 from pointsman.core.seams import CONFIRMATION, INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError, Span
 from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending
+from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.server import RESTART_S, DownstreamServer
 from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
+from pointsman.router.gateway.caller_sign_in import CallerSignIns
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.execute_parameters import (
@@ -81,8 +84,10 @@ class Executor:
         large_results: LargeResults,
         rates: Rates,
         gate: Gate,
+        caller_sign_ins: CallerSignIns | None = None,
     ) -> None:
         self._catalog = catalog
+        self._caller_sign_ins = caller_sign_ins
         self._flat = flat
         self._fleet = fleet
         self._audit = audit
@@ -222,7 +227,8 @@ class Executor:
         `enveloped`: arguments that do not match may hold the whole call once more.
         """
         server = self._fleet.servers.get(tool.server_id)
-        session = server.session if server is not None else None  # which gave the definition of the tool
+        # The session gave the definition of the tool.
+        session, accounts = (server.session, server.accounts) if server is not None else (None, None)
         bundled = tool.server_id in self._catalog.bundled_servers
         if bundled or (enveloped and is_envelope(reading.arguments)):
             reading = await self._check_arguments(request.caller, reading, tool, bundled, enveloped)
@@ -231,6 +237,8 @@ class Executor:
             await self._check_process.settle(deferred, request.caller.token_id)
         if self._rates.rules is not None:
             await self._rates.count("calls", request.caller, tool.server_id, tool.tool_name)
+        if accounts is not None:
+            await self._sign_in(request, back, record, accounts, tool)
         rule = self._catalog.rights.confirm.of(request.caller, tool.server_id)
         gated = rule is not None and await self._confirm(request, back, record, rule, tool, reading)
         params: Json = {"name": tool.tool_name, "arguments": reading.arguments}
@@ -244,10 +252,13 @@ class Executor:
             except NotSentError as error:
                 error.spent_s = max(error.spent_s, spent_s)
                 result = await self._send_when_back(request, back, record, tool, params, error)
+            except SignInRequiredError as error:
+                await self._sign_in(request, back, record, accounts, tool, error)
+                result = await send_to_server(self._fleet, tool.server_id, params, request, back, record)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         result = marked_as_data(self._links.shown(request.caller, tool.server_id, result), tool.server_id)
-        size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
+        size = _size_of(result)
         record.finish(*_ending(result, bundled), bytes=size)
         if result.get("resultType") == "input_required":
             result = await self._with_confirmation(request, tool, reading, result, gated)
@@ -264,6 +275,21 @@ class Executor:
         if await self._gate.confirm(request, back, record, rule, tool, reading.arguments):
             await self._catalog.resolve_again(request.caller, tool)  # a person took some time
         return True
+
+    async def _sign_in(
+        self,
+        request: FrontRequest,
+        back: BackChannel,
+        record: Record,
+        accounts: CallerAccounts | None,
+        tool: KnownTool,
+        refusal: SignInRequiredError | None = None,
+    ) -> None:
+        """Return once the caller has an account of its own at the server. Raises GatewayError, ProtocolError."""
+        if accounts is None or self._caller_sign_ins is None:
+            raise refusal or SignInRequiredError(tool.server_id, "it has been changed since")
+        if await self._caller_sign_ins.require(request, back, record, accounts, refusal):
+            await self._catalog.resolve_again(request.caller, tool)  # a person took some time
 
     async def _with_confirmation(
         self, request: FrontRequest, tool: KnownTool, reading: Reading, result: Json, gated: bool
@@ -438,6 +464,10 @@ class CallerIds:
         named = f"{caller.token_id}{project}".encode()
         digest = hashlib.blake2b(named, key=self._key, digest_size=_CALLER_ID_BYTES, person=_CALLER_ID_PURPOSE)
         return digest.hexdigest()
+
+
+def _size_of(result: Json) -> int:
+    return len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
 
 
 def _ending(result: Json, bundled: bool) -> tuple[Ending, str | None]:

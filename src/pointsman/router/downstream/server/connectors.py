@@ -12,10 +12,11 @@ from msgspec import Struct, field
 from pydantic import SecretStr
 
 from pointsman.config.mask import hidden_values
-from pointsman.config.model import Limits
+from pointsman.config.model import GatewayConfig, Limits
 from pointsman.config.server_model import Server
 from pointsman.router.downstream.bundled import bundled_environment, secret_values
 from pointsman.router.downstream.connection import Authorizer, Connect, Connection, OnNotification
+from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.stderr_log import ServerLogs, StderrLog
 from pointsman.router.downstream.stdio.child import Command, ProcessStarter
 from pointsman.router.downstream.stdio.connection import connect_stdio
@@ -41,6 +42,7 @@ class Connectors(Struct, frozen=True):
     in_flight: InFlight = field(default_factory=lambda: InFlight(lambda: Limits().in_flight_bytes))
     state_database: SecretStr | None = None  # holds a bundled archive whose entry names no store
     sign_ins: Callable[[], ServerSignIns] | None = None  # called for the first server with `oauth`
+    config: Callable[[], GatewayConfig] | None = None  # the present one, for callers with accounts of their own
 
     def __call__(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> Connect:
         record, answers = self.memory.of(server_id, server), self.in_flight.answers()
@@ -48,9 +50,21 @@ class Connectors(Struct, frozen=True):
             command, stderr = self.command_of(server_id, server), self.logs.of(server_id)
             stderr.hidden = hidden_values(server, self.environ, self.state_database if server.bundled else None)
             return self._stdio(command, server, limits, stderr, record, answers, apps)
-        if server.transport == "sse":
-            return self._sse(server_id, server.url, server, limits, record, answers, apps)
-        return self._http(server_id, server.url, server, limits, record, answers, apps)
+        headers, authorizer = secret_values(server.headers), self._authorizer(server_id, server)
+        make = self._sse if server.transport == "sse" else self._http
+        return make(server.url, headers, authorizer, server, limits, record, answers, apps)
+
+    def accounts(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> CallerAccounts | None:
+        """Fits `fleet.MakeAccounts`. None: all callers use one account."""
+        if server.credentials == "shared" or server.url is None or self.config is None:
+            return None
+        record, answers, url = self.memory.of(server_id, server), self.in_flight.answers(), server.url
+        make = self._sse if server.transport == "sse" else self._http
+
+        def connect_with(headers: Mapping[str, str], authorizer: Authorizer | None) -> Connect:
+            return make(url, headers, authorizer, server, limits, record, answers, apps)
+
+        return CallerAccounts(server_id, server, self.config, connect_with, self.sign_ins)
 
     def command_of(self, server_id: str, server: Server) -> Command:
         if server.bundled is None:
@@ -97,8 +111,9 @@ class Connectors(Struct, frozen=True):
 
     def _http(
         self,
-        server_id: str,
         url: str,
+        headers: Mapping[str, str],
+        authorizer: Authorizer | None,
         server: Server,
         limits: Limits,
         record: ServerRecord,
@@ -106,9 +121,6 @@ class Connectors(Struct, frozen=True):
         apps: bool,
     ) -> Connect:
         from pointsman.router.downstream.http.connect import connect_http  # imported on demand
-
-        headers = secret_values(server.headers)
-        authorizer = self._authorizer(server_id, server)
 
         async def connect(on_notification: OnNotification) -> Connection:
             return await connect_http(
@@ -128,8 +140,9 @@ class Connectors(Struct, frozen=True):
 
     def _sse(
         self,
-        server_id: str,
         url: str,
+        headers: Mapping[str, str],
+        authorizer: Authorizer | None,
         server: Server,
         limits: Limits,
         record: ServerRecord,
@@ -137,9 +150,6 @@ class Connectors(Struct, frozen=True):
         apps: bool,
     ) -> Connect:
         from pointsman.router.downstream.http.sse import connect_sse
-
-        headers = secret_values(server.headers)
-        authorizer = self._authorizer(server_id, server)
 
         async def connect(on_notification: OnNotification) -> Connection:
             return await connect_sse(
