@@ -249,12 +249,8 @@ class Executor:
                 result = await send_to_server(
                     self._fleet, tool.server_id, params, request, back, record, spent_s, session
                 )
-            except NotSentError as error:
-                error.spent_s = max(error.spent_s, spent_s)
-                result = await self._send_when_back(request, back, record, tool, params, error)
-            except SignInRequiredError as error:
-                await self._sign_in(request, back, record, accounts, tool, error)
-                result = await send_to_server(self._fleet, tool.server_id, params, request, back, record)
+            except (NotSentError, SignInRequiredError) as error:
+                result = await self._send_again(request, back, record, tool, params, error, spent_s)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         result = marked_as_data(self._links.shown(request.caller, tool.server_id, result), tool.server_id)
@@ -281,13 +277,12 @@ class Executor:
         request: FrontRequest,
         back: BackChannel,
         record: Record,
-        accounts: CallerAccounts | None,
+        accounts: CallerAccounts,
         tool: KnownTool,
         refusal: SignInRequiredError | None = None,
     ) -> None:
         """Return once the caller has an account of its own at the server. Raises GatewayError, ProtocolError."""
-        if accounts is None or self._caller_sign_ins is None:
-            raise refusal or SignInRequiredError(tool.server_id, "it has been changed since")
+        assert self._caller_sign_ins is not None
         if await self._caller_sign_ins.require(request, back, record, accounts, refusal):
             await self._catalog.resolve_again(request.caller, tool)  # a person took some time
 
@@ -362,6 +357,27 @@ class Executor:
             return deferred is None or await self._check_process.settle(deferred, caller.token_id)
         except InvalidArgumentsError:
             return False
+
+    async def _send_again(
+        self,
+        request: FrontRequest,
+        back: BackChannel,
+        record: Record,
+        tool: KnownTool,
+        params: Json,
+        error: NotSentError | SignInRequiredError,
+        spent_s: float,
+    ) -> Json:
+        """Send a call that its server has not looked at, once the reason is gone. Raises as `_call`."""
+        if isinstance(error, NotSentError):
+            error.spent_s = max(error.spent_s, spent_s)
+            return await self._send_when_back(request, back, record, tool, params, error)
+        server = self._fleet.servers.get(tool.server_id)
+        accounts = server.accounts if server is not None else None
+        if accounts is None:
+            raise error
+        await self._sign_in(request, back, record, accounts, tool, error)
+        return await send_to_server(self._fleet, tool.server_id, params, request, back, record)
 
     async def _send_when_back(
         self,
