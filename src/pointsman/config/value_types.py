@@ -79,7 +79,7 @@ HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
 Confirm = Annotated[str | tuple[str, ...], PlainValidator(parse_confirm)]  # a word, or patterns over tool keys
 
 ClientId = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7E]+$", max_length=2048)]
-Scope = Annotated[
+OAuthScope = Annotated[
     str, StringConstraints(pattern=r"^[\x21\x23-\x5B\x5D-\x7E]+( [\x21\x23-\x5B\x5D-\x7E]+)*$", max_length=4096)
 ]
 

@@ -117,13 +117,7 @@ def parse_oauth(value: object) -> object:
 def is_private_link(url: str) -> bool:
     """Whether nobody on the way can read what is sent there: TLS, or this machine."""
     parts = urlsplit(url)
-    host = (parts.hostname or "").lower().rstrip(".")
-    if parts.scheme == "https" or host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 def check_semantic(wanted: bool) -> bool:

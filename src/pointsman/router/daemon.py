@@ -387,11 +387,12 @@ class Daemon:
     def _server_sign_ins(self) -> ServerSignIns:
         """The sign-ins to servers, made for the first one that has `oauth`."""
         if self._sign_ins_to_servers is None:
+            from pointsman.router.downstream.oauth.client_document import client_document_url
             from pointsman.router.downstream.oauth.service import ServerSignIns
             from pointsman.router.downstream.oauth.store import SignInStore
 
             store = SignInStore(open_values(self._shared, self._launch.state_dir), self._keys)
-            self._sign_ins_to_servers = ServerSignIns(store)
+            self._sign_ins_to_servers = ServerSignIns(store, lambda: client_document_url(self._current.config))
             self._stack.push_async_callback(self._sign_ins_to_servers.close)
         return self._sign_ins_to_servers
 

@@ -167,8 +167,9 @@ class ServerSignIns:
         credential = None
         if server is not None and server.oauth is not None:
             credential = await self.source(server_id, server, holder).reload()
-        self._sources.pop((server_id, holder), None)
         existed = await self._store.delete(server_id, holder)
+        if (known := self._sources.get((server_id, holder))) is not None:
+            known[1].drop()  # a connection may still have it
         if credential is not None and server is not None:
             await _revoke(credential, OAuthSettings.of(server))
         return existed

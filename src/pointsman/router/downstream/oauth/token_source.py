@@ -51,6 +51,7 @@ class TokenSource:
         self._loaded = False
         self._problem = ""
         self._renewal: asyncio.Task[None] | None = None
+        self._stepping_up = asyncio.Lock()
         self._refused_at = float("-inf")  # a new token, on the loop's clock
         self.challenge = Challenge()  # the last one, for the sign-in
 
@@ -115,6 +116,10 @@ class TokenSource:
         """A person has signed in."""
         self._kept, self._loaded, self._problem = kept, True, ""
         self._refused_at = float("-inf")
+
+    def drop(self) -> None:
+        """The owner has signed out."""
+        self._kept, self._loaded, self._problem = None, True, ""
 
     # ------------------------------------------------------------------ what is stored
 
@@ -203,10 +208,10 @@ class TokenSource:
 
     async def _exchange(self, scope: str | None = None) -> None:
         """Raises SignInNeededError, CallNotSentError."""
-        credential = self._credential
+        credential, known = self._credential, self._kept
         try:
             if self._settings.unattended:
-                await self._store_tokens(*await self._of_client(credential, scope))
+                await self._store_tokens(known, *await self._of_client(credential, scope))
             else:
                 assert credential is not None
                 got = await tokens.refresh(
@@ -216,10 +221,12 @@ class TokenSource:
                     token=credential.refresh,
                     resource=credential.resource,
                 )
-                await self._store_tokens(credential, got)
+                await self._store_tokens(known, credential, got)
         except RefusedError as error:
             if error.code in _GONE:
-                await self._forget_tokens("its authorization server has ended it")
+                await self._forget_tokens(
+                    "its authorization server has ended it", client=error.code == "invalid_client"
+                )
                 raise self.needed() from None
             raise CallNotSentError(_clause(error)) from None
         except SignInError as error:
@@ -254,7 +261,8 @@ class TokenSource:
         )
         return credential, got
 
-    async def _store_tokens(self, credential: Credential, got: Tokens) -> None:
+    async def _store_tokens(self, known: Kept | None, credential: Credential, got: Tokens) -> None:
+        """Store them in the place of `known`, unless somebody has signed in or out meanwhile."""
         fresh = replace(
             credential,
             access=got.access,
@@ -265,17 +273,24 @@ class TokenSource:
             problem="",
         )
         try:
-            self._kept = await self._store.put(fresh)
+            kept = await (self._store.put(fresh) if known is None else self._store.replace(fresh, known.version))
+            if kept is None:
+                await self._load()
+                return
+            self._kept = kept
         except StateAwayError:
             self._kept = Kept(fresh, 0)
             logger.error("server %s: the renewed sign-in could not be stored; it ends with this process", self._server)  # noqa: TRY400
         self._problem = ""
 
-    async def _forget_tokens(self, problem: str) -> None:
+    async def _forget_tokens(self, problem: str, *, client: bool) -> None:
+        """`client`: the client that was registered is not known any more, either."""
         self._problem = problem
         if self._kept is None:
             return
         ended = replace(self._kept.credential, access="", refresh="", expires=None, problem=problem)
+        if client:
+            ended = replace(ended, client=replace(ended.client, redirect_uri=""))
         kept = await self._store.replace(ended, self._kept.version)
         self._kept = kept or Kept(ended, 0)
 
@@ -293,7 +308,9 @@ class TokenSource:
         if not missing:
             raise ConnectionLostError("it refuses this request, although the sign-in has the scopes that it asks for")
         if self._settings.unattended:
-            await self._exchange(union(credential.scope, asked))
+            async with self._stepping_up:
+                if self._header() == sent:
+                    await self._exchange(union(credential.scope, asked))
             return self._header()
         if missing not in credential.wanted:
             await self._want(credential, union(credential.wanted, asked))

@@ -15,7 +15,7 @@ from pointsman.config.mask import hidden_values
 from pointsman.config.model import Limits
 from pointsman.config.server_model import Server
 from pointsman.router.downstream.bundled import bundled_environment, secret_values
-from pointsman.router.downstream.connection import Authorizer, Connect, Connection, OnNotification
+from pointsman.router.downstream.connection import Connect, Connection, OnNotification
 from pointsman.router.downstream.stderr_log import ServerLogs, StderrLog
 from pointsman.router.downstream.stdio.child import Command, ProcessStarter
 from pointsman.router.downstream.stdio.connection import connect_stdio
@@ -25,6 +25,7 @@ from pointsman.router.serving.in_flight import AnswerMemory, InFlight
 
 if TYPE_CHECKING:
     from pointsman.router.downstream.oauth.service import ServerSignIns
+    from pointsman.router.downstream.oauth.token_source import TokenSource
 
 PROBE_S = 5.0  # how long to wait for an answer to `server/discover` before `initialize` is tried as well
 
@@ -90,7 +91,7 @@ class Connectors(Struct, frozen=True):
 
         return connect
 
-    def _authorizer(self, server_id: str, server: Server) -> Authorizer | None:
+    def _token_source(self, server_id: str, server: Server) -> TokenSource | None:
         if server.oauth is None or self.sign_ins is None:
             return None
         return self.sign_ins().source(server_id, server)
@@ -108,9 +109,11 @@ class Connectors(Struct, frozen=True):
         from pointsman.router.downstream.http.connect import connect_http  # imported on demand
 
         headers = secret_values(server.headers)
-        authorizer = self._authorizer(server_id, server)
+        tokens = self._token_source(server_id, server)
 
         async def connect(on_notification: OnNotification) -> Connection:
+            if tokens is not None:
+                await tokens.reload()  # somebody may have signed in or out, here or at another replica
             return await connect_http(
                 url,
                 headers,
@@ -121,7 +124,7 @@ class Connectors(Struct, frozen=True):
                 record,
                 answers,
                 apps=apps,
-                authorizer=authorizer,
+                authorizer=tokens,
             )
 
         return connect
@@ -139,9 +142,11 @@ class Connectors(Struct, frozen=True):
         from pointsman.router.downstream.http.sse import connect_sse
 
         headers = secret_values(server.headers)
-        authorizer = self._authorizer(server_id, server)
+        tokens = self._token_source(server_id, server)
 
         async def connect(on_notification: OnNotification) -> Connection:
+            if tokens is not None:
+                await tokens.reload()  # somebody may have signed in or out, here or at another replica
             return await connect_sse(
                 url,
                 headers,
@@ -151,7 +156,7 @@ class Connectors(Struct, frozen=True):
                 record=record,
                 memory=answers,
                 apps=apps,
-                authorizer=authorizer,
+                authorizer=tokens,
             )
 
         return connect
