@@ -33,6 +33,7 @@ class OAuthMcp(HttpMcp):
         self.asked: dict[str, list[Json]] = {"register": [], "authorize": [], "token": [], "revoke": [], "metadata": []}
         self.authorization: list[str | None] = []  # of each request to the MCP server
         self.resource: str | None = None  # in its metadata; None: its URL
+        self.named_issuer: str | None = None  # in its metadata; None: its own
         self.resource_metadata: str | None = ""  # in the challenge; "": its own, None: the challenge has none
         self.challenge_scope: str | None = None
         self.scopes_supported: list[str] | None = None
@@ -112,7 +113,10 @@ class OAuthMcp(HttpMcp):
     async def _metadata(self, request: web.Request) -> web.StreamResponse:
         self.asked["metadata"].append({"path": request.path})
         if request.path in self.resource_places:
-            document: Json = {"resource": self.resource or self.url, "authorization_servers": [self.issuer]}
+            document: Json = {
+                "resource": self.resource or self.url,
+                "authorization_servers": [self.named_issuer or self.issuer],
+            }
             if self.scopes_supported is not None:
                 document["scopes_supported"] = self.scopes_supported
             return web.json_response(document)

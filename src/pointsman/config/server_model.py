@@ -18,12 +18,13 @@ from pointsman.config.value_types import (
     HeaderName,
     HeaderValue,
     Id,
+    IssuerAddress,
     LocalPath,
     MemorySize,
+    OAuthScope,
     Prefix,
     Program,
     RootName,
-    Scope,
     Seconds,
     Store,
     Variable,
@@ -94,9 +95,9 @@ class OAuth(Part):
     """The secret of `client_id`, if it has one. Write it as `${NAME}` or `${file:PATH}`."""
     token_auth: Literal["client_secret_basic", "client_secret_post", "none"] | None = None
     """How `client_id` proves itself to the authorization server; by default as its metadata says."""
-    scope: Scope | None = None
+    scope: OAuthScope | None = None
     """Scopes to ask for, with spaces between them; by default those that the server asks for."""
-    issuer: WebAddress | None = None
+    issuer: IssuerAddress | None = None
     """The authorization server, exactly as it writes its issuer; by default the first that the server names. Its host
     may then be inside your network."""
     callback_port: Annotated[int, Field(ge=1024, le=65_535)] | None = None

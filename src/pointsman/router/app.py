@@ -7,13 +7,15 @@ from functools import cache
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from pointsman.core import wire
 from pointsman.core.errors import UnauthorizedError
 from pointsman.core.model import Caller
 from pointsman.router.auth.metadata import WELL_KNOWN, Resources
+from pointsman.router.downstream.oauth.client_document import PATH as CLIENT_DOCUMENT
+from pointsman.router.downstream.oauth.client_document import client_document
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.authentication import Claims, authenticate, read_claims, verify
 from pointsman.router.front.http.connections import is_exempt
@@ -25,7 +27,7 @@ from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replicas import PATH as PEER_PATH
 from pointsman.router.owner.replicas import peer_endpoint
-from pointsman.router.page.mount import CONSENT_PATHS, PATHS, ConsentMount, PageMount
+from pointsman.router.page.mount import CONNECT_PATHS, CONSENT_PATHS, PATHS, ConnectMount, ConsentMount, PageMount
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Page = Callable[[Claims], Awaitable[Response]]
@@ -71,6 +73,7 @@ def build_app(
         )
         return Response(text, media_type=CONTENT_TYPE)
 
+    connect = ConnectMount(parts, lambda: front.hosts, parts.address)
     app = Starlette(
         routes=[
             *front.routes(),
@@ -78,6 +81,8 @@ def build_app(
             Route("/metrics", _page(show_metrics, front)),
             *authorization_routes(front, parts),
             *oauth_routes(lambda: front.sign_in.resources if front.sign_in is not None else None),
+            Route(CLIENT_DOCUMENT, _client_document(parts), methods=_OAUTH_VERBS),
+            *(Route(path, connect) for path in CONNECT_PATHS),
             *(Route(path, page) for path in PATHS),
             *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
         ]
@@ -130,6 +135,18 @@ def oauth_routes(resources: Callable[[], Resources | None] = lambda: None) -> li
         return JSONResponse(document, headers={"cache-control": f"max-age={METADATA_S}"})
 
     return [Route(path, answer, methods=_OAUTH_VERBS) for path in _OAUTH_PATHS]
+
+
+def _client_document(parts: Parts) -> Callable[[Request], Awaitable[Response]]:
+    """Who the gateway is as a client of servers. Without `listen.public_url` there is nothing at its path."""
+
+    async def answer(request: Request) -> Response:
+        document = client_document(parts.current.config)
+        if document is None or request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("Not Found", 404)
+        return JSONResponse(document, headers={"cache-control": f"max-age={METADATA_S}"})
+
+    return answer
 
 
 def _readers(gateway: PointsmanGateway, claims: Claims) -> list[Caller]:

@@ -58,6 +58,7 @@ from pointsman.router.replication import (
     counted_rates,
     find_peers,
     open_pins,
+    open_server_sign_ins,
     open_shared_state,
     open_values,
     start_sharing,
@@ -194,7 +195,7 @@ class Daemon:
             self._context_use,
             self._rates,
             Gate(open_values(self._shared, launch.state_dir), lambda: self._current.config),
-            CallerSignIns(self._sign_in_links, self._address, lambda: self._current.config),
+            CallerSignIns(self._sign_in_links, lambda: self._parts.address(), lambda: self._current.config),
         )
         self.gateway.client_connected = self._client_connected
         stack.push_async_callback(self.gateway.close)
@@ -384,20 +385,13 @@ class Daemon:
     def _server_sign_ins(self) -> ServerSignIns:
         """The sign-ins to servers, made for the first one that has `oauth`."""
         if self._sign_ins_to_servers is None:
-            from pointsman.router.downstream.oauth.service import ServerSignIns
-            from pointsman.router.downstream.oauth.store import SignInStore
-
-            store = SignInStore(open_values(self._shared, self._launch.state_dir), self._keys)
-            self._sign_ins_to_servers = ServerSignIns(store)
+            values = open_values(self._shared, self._launch.state_dir)
+            self._sign_ins_to_servers = open_server_sign_ins(values, self._current, self._keys)
             self._stack.push_async_callback(self._sign_ins_to_servers.close)
         return self._sign_ins_to_servers
 
     def _sign_in_links(self) -> SignInLinks:
         return self._server_sign_ins().links
-
-    def _address(self) -> str:
-        """Where browsers find the gateway."""
-        return self._current.config.listen.public_url or url_of(self._listener)
 
     def _build_catalog(self) -> None:
         self._access = Access(self._current.config)

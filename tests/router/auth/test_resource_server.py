@@ -21,7 +21,7 @@ import httpx2
 import pytest
 
 from tests.gateway_process import GatewayProcess, gateway_process
-from tests.router.auth.issuer import PUBLIC_URL, Issuer, Json, ec_key, issuing
+from tests.router.auth.issuer import PUBLIC_URL, Issuer, Json, ec_key, issuing, write
 from tests.router.conftest import audit_rows
 from tests.servers import workshop
 
@@ -340,6 +340,7 @@ async def test_a_token_without_our_scope_is_told_all_that_it_needs(shop: Shop) -
     assert refused.status_code == 403
     expected = {"error": "insufficient_scope", "scope": "mcp", "resource_metadata": f"{PUBLIC_URL}{META}/mcp"}
     assert challenge_of(refused) == expected
+    assert refused.json()["error"]["data"] == {"code": "insufficient_scope"}
     assert (await shop.last_row("insufficient_scope"))["outcome"] == "denied"
 
 
@@ -432,6 +433,20 @@ async def test_metrics_have_no_label_for_a_person(shop: Shop) -> None:
     assert "@sso" not in answer.text
 
 
+async def test_large_results_belong_to_the_person(shop: Shop) -> None:
+    """A preview's rest is read with the same identity, also with a renewed token, and with no other."""
+    stored = await shop.execute(shop.token(), "shop:break", text="x" * 60_000)
+    handle = re.search(r"[0-9a-f]{32}", stored.json()["result"]["content"][0]["text"])
+    assert handle is not None, stored.text[:500]
+    for token, found in (
+        (shop.token(jti="new"), True),
+        (shop.token(sub="mallory"), False),
+        (shop.gateway.token, False),
+    ):
+        read = await shop.execute(token, "pointsman:result", handle=handle[0])
+        assert ("unknown_result" not in read.text) is found, read.text[:300]
+
+
 # ---------------------------------------------------------------------- reloads
 
 
@@ -453,6 +468,16 @@ async def test_a_reload_takes_rights_and_sign_in_away(tmp_path: Path) -> None:
             async with asyncio.timeout(WAIT_S):
                 while (await shop.execute(token, "shop:look")).status_code != 403:
                     await asyncio.sleep(0.02)
+
+            issuer.answers["/jwks"] = issuer.answers["/none"] = lambda request: write(request, 500, {})
+            config["auth"]["jwks_uri"] = f"{issuer.url}/none"
+            gateway.write_config(config)
+            async with asyncio.timeout(WAIT_S):
+                while (away := await shop.execute(token, "shop:look")).status_code != 503:
+                    await asyncio.sleep(0.02)
+            assert away.headers["retry-after"] == "5"
+            assert "www-authenticate" not in away.headers
+            assert (await shop.last_row("sign_in_unavailable"))["outcome"] == "denied"
 
             del config["auth"]
             gateway.write_config(config)

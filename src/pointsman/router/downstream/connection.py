@@ -68,6 +68,14 @@ class Authorizer(Protocol):
         ...
 
 
+class StoredTokens(Authorizer, Protocol):
+    """Tokens that others may change in the store: a person signs in or out, maybe at another gateway."""
+
+    async def reload(self) -> object:
+        """Read them again."""
+        ...
+
+
 class BudgetExceededError(Exception):
     """The server sent more bytes or messages than one call may bring. `str(error)` names the limit."""
 

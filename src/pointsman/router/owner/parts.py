@@ -57,3 +57,7 @@ class Parts(Struct, frozen=True):
     authorization: AuthorizationServer | None = None  # if clients can sign in here
     peers: Peers | None = None  # the other replicas, if there may be any
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself
+
+    def address(self) -> str:
+        """Where browsers find the gateway: `listen.public_url`, or this machine."""
+        return self.current.config.listen.public_url or self.url.removesuffix("/mcp")

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
@@ -23,9 +23,9 @@ from pointsman.catalog.holders import Holder, holder_of, issuer_of
 from pointsman.catalog.identities import is_identity, person_of
 from pointsman.config.server_model import Server
 from pointsman.core.errors import RefusedError
-from pointsman.router.downstream.oauth.client_document import client_document_url
+from pointsman.router.downstream.oauth.client_document import CALLBACK, client_document_url
 from pointsman.router.downstream.oauth.discovery import SignInError
-from pointsman.router.downstream.oauth.links import CALLBACK, CONNECT, LINK_S, VISIT_S, Link, Visit
+from pointsman.router.downstream.oauth.links import CONNECT, LINK_S, VISIT_S, Link, Visit
 from pointsman.router.downstream.oauth.proof import begin_proof, finish_proof
 from pointsman.router.downstream.oauth.store import digest
 from pointsman.router.owner.parts import Parts
@@ -44,6 +44,7 @@ STATIC_PATH: Final = "/oauth/connect-static"
 MAX_FORM_BYTES: Final = 16_384
 BEGIN_S: Final = 60.0  # for several documents and a registration
 _MAX_PARAMETERS: Final = 16
+_Found = TypeVar("_Found")
 _AUDIENCE: Final = "connect"  # of what a form carries
 _GONE: Final = "This link has expired or was used already. Make the call again: it gives a new link."
 _REVOKED: Final = "The caller that this link is for can no longer use the server, so nothing was connected."
@@ -122,10 +123,9 @@ class ConnectApp:
             raise ConnectError(_GONE, "unknown_link", 404)
         if issuer is None:
             return await self._to_server(link, server, digest(browser))
-        config = self._parts.current.config
+        document = client_document_url(self._parts.current.config)
         url, state, proof = await self._limited(
-            begin_proof(issuer, f"{self._origin}/mcp", self._callback, self._sign_ins.store, client_document_url(config)),
-            link,
+            begin_proof(issuer, f"{self._origin}/mcp", self._callback, self._sign_ins.store, document), link
         )
         await links.begin_visit(state, link, digest(browser), proof)
         return self._next(url, link, server, proves=True)
@@ -169,9 +169,7 @@ class ConnectApp:
             )
 
     async def _to_server(self, link: Link, server: Server, browser: str) -> Response:
-        url, state = await self._limited(
-            self._sign_ins.begin(link.server, server, self._callback, link.holder), link
-        )
+        url, state = await self._limited(self._sign_ins.begin(link.server, server, self._callback, link.holder), link)
         await self._sign_ins.links.begin_visit(state, link, browser)
         return self._next(url, link, server, proves=False)
 
@@ -217,7 +215,7 @@ class ConnectApp:
         found = (sign_ins.session(request.cookies.get(name), kind) for name, kind in self._owner_cookies)
         return any(session is not None for session in found)
 
-    async def _limited[Found](self, work: Awaitable[Found], link: Link) -> Found:
+    async def _limited(self, work: Awaitable[_Found], link: Link) -> _Found:
         """Raises ConnectError."""
         try:
             async with asyncio.timeout(BEGIN_S):
@@ -225,7 +223,8 @@ class ConnectApp:
         except SignInError as error:
             raise ConnectError(f"Nothing was connected. {error}", "sign_in_failed", 409, link) from None
         except TimeoutError:
-            raise ConnectError("The authorization server did not answer in time. Make the call again.", "timeout", 409, link) from None
+            text = "The authorization server did not answer in time. Make the call again."
+            raise ConnectError(text, "timeout", 409, link) from None
 
     # ------------------------------------------------------------------ answers
 
@@ -250,10 +249,8 @@ class ConnectApp:
         return self._render("connect_next.html", url=url, host=urlsplit(url).netloc, proves=proves, **facts)
 
     def _refused(self, error: ConnectError) -> Response:
-        link = error.link
-        self._parts.audit.record_refusal(
-            error.code, kind="change", method=METHOD, token_id=link.token if link is not None else None, client="browser"
-        )
+        token_id = error.link.token if error.link is not None else None
+        self._parts.audit.record_refusal(error.code, kind="change", method=METHOD, token_id=token_id, client="browser")
         return self._render("connect_refused.html", error.status, problem=str(error))
 
     def _around(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -274,7 +271,6 @@ class ConnectApp:
             except Exception:
                 logger.exception("the page to connect an account failed")  # the path has a secret
                 response = PlainTextResponse("This failed inside the gateway; its log has the reason.", 500)
-            # The path is a secret: no other page may learn it. Forms then come with the origin all the same.
             return secured(response)
 
         return endpoint
@@ -310,5 +306,3 @@ def is_wanted(parts: Parts) -> bool:
     """Whether a caller may have to sign in to a server."""
     servers = parts.current.config.servers.values()
     return any(server.credentials == "per-caller" and server.oauth is not None for server in servers)
-
-

@@ -27,9 +27,17 @@ NAME = "tracker"
 class Gateway:
     """The part of a gateway that signs in to one server."""
 
-    def __init__(self, folder: Path, server: OAuthMcp, *, keys: tuple[str, ...] = (KEY,), **oauth: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        server: OAuthMcp,
+        *,
+        keys: tuple[str, ...] = (KEY,),
+        values: KeyValues | None = None,
+        **oauth: Any,
+    ) -> None:
         self.entry = Server.model_validate({"url": server.url, "oauth": oauth or "auto", "era": server.era})
-        self.values: KeyValues = SqliteKeyValues(folder)
+        self.values = values or SqliteKeyValues(folder)
         self.store = SignInStore(self.values, keys)
         self.document: str | None = None
         self.sign_ins = ServerSignIns(self.store, lambda: self.document)

@@ -19,7 +19,6 @@ from pointsman.router.downstream.oauth.store import SignInStore, digest
 from pointsman.router.downstream.oauth.tokens import Client
 
 CONNECT: Final = "/oauth/connect"  # the path of a link's page
-CALLBACK: Final = "/oauth/callback"  # where browsers return from authorization servers
 LINK_S: Final = 300.0
 VISIT_S: Final = 600.0  # for a person at authorization servers
 REUSE_S: Final = 150.0  # a link that is good for this long is given out again, instead of a new one

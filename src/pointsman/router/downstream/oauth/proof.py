@@ -36,7 +36,7 @@ async def begin_proof(
     reach = Reach.of(issuer.issuer)
     server = await find_server(issuer.issuer, reach)
     if server.authorization_endpoint is None or "S256" not in server.pkce:
-        raise SignInError("The authorization server of this gateway's callers has no safe page to sign in (PKCE, S256).")
+        raise SignInError("The authorization server of this gateway's callers has no page to sign in safely (PKCE).")
     wanted = MCP_SCOPE if issuer.require_scope or MCP_SCOPE in (server.scopes or ()) else None
     client = await _client(issuer, server, redirect_uri, wanted, store, client_document)
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
@@ -52,9 +52,7 @@ async def begin_proof(
         *([("scope", wanted)] if wanted else []),
     ]
     url = authorization_url(server.authorization_endpoint, parameters)
-    proof = Proof(
-        server.issuer, server.names_issuer, verifier, redirect_uri, resource, server.token_endpoint, client
-    )
+    proof = Proof(server.issuer, server.names_issuer, verifier, redirect_uri, resource, server.token_endpoint, client)
     return url, state, proof
 
 

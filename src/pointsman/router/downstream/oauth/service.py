@@ -38,7 +38,7 @@ class ServerSignIns:
     def __init__(
         self, store: SignInStore, client_document: Callable[[], str | None] = lambda: None, clock: WallClock = time.time
     ) -> None:
-        self._store = store
+        self.store = self._store = store
         self.links = SignInLinks(store, clock)
         self._client_document = client_document  # the https URL at which our own client metadata is
         self._clock = clock
@@ -189,9 +189,8 @@ class ServerSignIns:
         if server is not None and server.oauth is not None:
             credential = await self.source(server_id, server, holder).reload()
         existed = await self._store.delete(server_id, holder)
-        _, source = self._sources.pop((server_id, holder), (None, None))
-        if source is not None:
-            await source.reload()  # a connection may have it
+        if (known := self._sources.get((server_id, holder))) is not None:
+            known[1].drop()  # a connection may still have it
         if credential is not None and server is not None:
             await _revoke(credential, OAuthSettings.of(server))
         return existed

@@ -53,6 +53,7 @@ class TokenSource:
         self._loaded_at = float("-inf")  # on the loop's clock
         self._problem = ""
         self._renewal: asyncio.Task[None] | None = None
+        self._stepping_up = asyncio.Lock()
         self._refused_at = float("-inf")  # a new token, on the loop's clock
         self.challenge = Challenge()  # the last one, for the sign-in
 
@@ -128,6 +129,11 @@ class TokenSource:
         self._kept, self._loaded, self._problem = kept, True, ""
         self._loaded_at = asyncio.get_running_loop().time()
         self._refused_at = float("-inf")
+
+    def drop(self) -> None:
+        """It was signed out."""
+        self._kept, self._loaded, self._problem = None, True, ""
+        self._loaded_at = asyncio.get_running_loop().time()
 
     # ------------------------------------------------------------------ what is stored
 
@@ -217,10 +223,10 @@ class TokenSource:
 
     async def _exchange(self, scope: str | None = None) -> None:
         """Raises SignInNeededError, CallNotSentError."""
-        credential = self._credential
+        credential, known = self._credential, self._kept
         try:
             if self._settings.unattended:
-                await self._store_tokens(*await self._of_client(credential, scope))
+                await self._store_tokens(known, *await self._of_client(credential, scope))
             else:
                 assert credential is not None
                 got = await tokens.refresh(
@@ -230,10 +236,12 @@ class TokenSource:
                     token=credential.refresh,
                     resource=credential.resource,
                 )
-                await self._store_tokens(credential, got)
+                await self._store_tokens(known, credential, got)
         except RefusedError as error:
             if error.code in _GONE:
-                await self._forget_tokens("its authorization server has ended it")
+                await self._forget_tokens(
+                    "its authorization server has ended it", client=error.code == "invalid_client"
+                )
                 raise self.needed() from None
             raise CallNotSentError(_clause(error)) from None
         except SignInError as error:
@@ -268,7 +276,8 @@ class TokenSource:
         )
         return credential, got
 
-    async def _store_tokens(self, credential: Credential, got: Tokens) -> None:
+    async def _store_tokens(self, known: Kept | None, credential: Credential, got: Tokens) -> None:
+        """Store them in the place of `known`, unless somebody has signed in or out meanwhile."""
         fresh = replace(
             credential,
             access=got.access,
@@ -278,9 +287,8 @@ class TokenSource:
             signed_in=credential.signed_in or self._clock(),
             problem="",
         )
-        version = self._kept.version if self._kept is not None else 0
         try:
-            kept = await (self._store.replace(fresh, version) if version else self._store.put(fresh))
+            kept = await (self._store.put(fresh) if known is None else self._store.replace(fresh, known.version))
             if kept is None:  # it was ended, or somebody has signed in anew
                 await self._load()
                 return
@@ -290,11 +298,14 @@ class TokenSource:
             logger.error("server %s: the renewed sign-in could not be stored; it ends with this process", self._server)  # noqa: TRY400
         self._problem = ""
 
-    async def _forget_tokens(self, problem: str) -> None:
+    async def _forget_tokens(self, problem: str, *, client: bool) -> None:
+        """`client`: the client that was registered is not known any more, either."""
         self._problem = problem
         if self._kept is None:
             return
         ended = replace(self._kept.credential, access="", refresh="", expires=None, problem=problem)
+        if client:
+            ended = replace(ended, client=replace(ended.client, redirect_uri=""))
         kept = await self._store.replace(ended, self._kept.version)
         self._kept = kept or Kept(ended, 0)
 
@@ -312,7 +323,9 @@ class TokenSource:
         if not missing:
             raise ConnectionLostError("it refuses this request, although the sign-in has the scopes that it asks for")
         if self._settings.unattended:
-            await self._exchange(union(credential.scope, asked))
+            async with self._stepping_up:
+                if self._header() == sent:
+                    await self._exchange(union(credential.scope, asked))
             return self._header()
         if missing not in credential.wanted:
             await self._want(credential, union(credential.wanted, asked))

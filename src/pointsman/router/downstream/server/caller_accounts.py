@@ -14,20 +14,20 @@ from pointsman.config.server_model import Server
 from pointsman.core.model import Caller
 from pointsman.router.downstream.bundled import secret_values
 from pointsman.router.downstream.connection import (
-    Authorizer,
     CallNotSentError,
     Connect,
     Connection,
     ConnectionLostError,
     OnNotification,
     SignInNeededError,
+    StoredTokens,
 )
 
 if TYPE_CHECKING:
     from pointsman.router.downstream.oauth.service import ServerSignIns
     from pointsman.router.downstream.oauth.token_source import TokenSource
 
-ConnectWith = Callable[[Mapping[str, str], Authorizer | None], Connect]
+ConnectWith = Callable[[Mapping[str, str], StoredTokens | None], Connect]
 """From the headers of all requests, and what adds a token to each."""
 
 NO_ACCOUNT = "the operator has set no `caller_headers` for this caller"
@@ -92,11 +92,14 @@ class CallerAccounts(Struct, frozen=True, eq=False):
 
 
 class _OneAccount:
-    """Fits `Authorizer`: the tokens of one sign-in, so that no session with a server changes its account."""
+    """Fits `StoredTokens`: the tokens of one sign-in, so that no session with a server changes its account."""
 
     def __init__(self, source: TokenSource) -> None:
         self._source = source
         self._signed_in: float | None = None  # None: nothing was sent yet
+
+    async def reload(self) -> object:
+        return await self._source.reload()
 
     async def header(self) -> str | None:
         return self._checked(await self._source.header())

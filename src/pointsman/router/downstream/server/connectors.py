@@ -15,7 +15,7 @@ from pointsman.config.mask import hidden_values
 from pointsman.config.model import GatewayConfig, Limits
 from pointsman.config.server_model import Server
 from pointsman.router.downstream.bundled import bundled_environment, secret_values
-from pointsman.router.downstream.connection import Authorizer, Connect, Connection, OnNotification
+from pointsman.router.downstream.connection import Connect, Connection, OnNotification, StoredTokens
 from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.stderr_log import ServerLogs, StderrLog
 from pointsman.router.downstream.stdio.child import Command, ProcessStarter
@@ -26,6 +26,7 @@ from pointsman.router.serving.in_flight import AnswerMemory, InFlight
 
 if TYPE_CHECKING:
     from pointsman.router.downstream.oauth.service import ServerSignIns
+    from pointsman.router.downstream.oauth.token_source import TokenSource
 
 PROBE_S = 5.0  # how long to wait for an answer to `server/discover` before `initialize` is tried as well
 
@@ -50,9 +51,9 @@ class Connectors(Struct, frozen=True):
             command, stderr = self.command_of(server_id, server), self.logs.of(server_id)
             stderr.hidden = hidden_values(server, self.environ, self.state_database if server.bundled else None)
             return self._stdio(command, server, limits, stderr, record, answers, apps)
-        headers, authorizer = secret_values(server.headers), self._authorizer(server_id, server)
+        headers, tokens = secret_values(server.headers), self._token_source(server_id, server)
         make = self._sse if server.transport == "sse" else self._http
-        return make(server.url, headers, authorizer, server, limits, record, answers, apps)
+        return make(server.url, headers, tokens, server, limits, record, answers, apps)
 
     def accounts(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> CallerAccounts | None:
         """Fits `fleet.MakeAccounts`. None: all callers use one account."""
@@ -61,8 +62,8 @@ class Connectors(Struct, frozen=True):
         record, answers, url = self.memory.of(server_id, server), self.in_flight.answers(), server.url
         make = self._sse if server.transport == "sse" else self._http
 
-        def connect_with(headers: Mapping[str, str], authorizer: Authorizer | None) -> Connect:
-            return make(url, headers, authorizer, server, limits, record, answers, apps)
+        def connect_with(headers: Mapping[str, str], tokens: StoredTokens | None) -> Connect:
+            return make(url, headers, tokens, server, limits, record, answers, apps)
 
         return CallerAccounts(server_id, server, self.config, connect_with, self.sign_ins)
 
@@ -104,7 +105,7 @@ class Connectors(Struct, frozen=True):
 
         return connect
 
-    def _authorizer(self, server_id: str, server: Server) -> Authorizer | None:
+    def _token_source(self, server_id: str, server: Server) -> TokenSource | None:
         if server.oauth is None or self.sign_ins is None:
             return None
         return self.sign_ins().source(server_id, server)
@@ -113,7 +114,7 @@ class Connectors(Struct, frozen=True):
         self,
         url: str,
         headers: Mapping[str, str],
-        authorizer: Authorizer | None,
+        tokens: StoredTokens | None,
         server: Server,
         limits: Limits,
         record: ServerRecord,
@@ -123,6 +124,8 @@ class Connectors(Struct, frozen=True):
         from pointsman.router.downstream.http.connect import connect_http  # imported on demand
 
         async def connect(on_notification: OnNotification) -> Connection:
+            if tokens is not None:
+                await tokens.reload()  # somebody may have signed in or out, here or at another replica
             return await connect_http(
                 url,
                 headers,
@@ -133,7 +136,7 @@ class Connectors(Struct, frozen=True):
                 record,
                 answers,
                 apps=apps,
-                authorizer=authorizer,
+                authorizer=tokens,
             )
 
         return connect
@@ -142,7 +145,7 @@ class Connectors(Struct, frozen=True):
         self,
         url: str,
         headers: Mapping[str, str],
-        authorizer: Authorizer | None,
+        tokens: StoredTokens | None,
         server: Server,
         limits: Limits,
         record: ServerRecord,
@@ -152,6 +155,8 @@ class Connectors(Struct, frozen=True):
         from pointsman.router.downstream.http.sse import connect_sse
 
         async def connect(on_notification: OnNotification) -> Connection:
+            if tokens is not None:
+                await tokens.reload()  # somebody may have signed in or out, here or at another replica
             return await connect_sse(
                 url,
                 headers,
@@ -161,7 +166,7 @@ class Connectors(Struct, frozen=True):
                 record=record,
                 memory=answers,
                 apps=apps,
-                authorizer=authorizer,
+                authorizer=tokens,
             )
 
         return connect
