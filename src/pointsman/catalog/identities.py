@@ -108,9 +108,7 @@ class Identities:
         if self._clock() >= identity.expires or self.rights_of(identity.id) is None:
             del self._secrets[digest]
             return None
-        self._secrets.move_to_end(digest)
-        self._expiry[identity.id] = max(identity.expires, self._expiry.get(identity.id, 0.0))
-        self._expiry.move_to_end(identity.id)
+        self._remember(digest, identity)
         return identity.id
 
     def is_valid(self, identity_id: str, now: float) -> bool:

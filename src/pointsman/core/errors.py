@@ -238,9 +238,9 @@ class ForbiddenError(RefusedError):
     code = "denied"
 
 
-class ScopeError(ForbiddenError):
-    """The `scope` of an access token does not cover the request. Next: the client signs in again and asks for the
-    scopes that the answer names."""
+class ScopeError(RefusedError):
+    """The `scope` of an [access token](../guide/sign-in.md#scopes) does not cover the request; nothing was sent. Next:
+    the client signs in again and asks for the scopes that the answer names."""
 
     code = "insufficient_scope"
 
@@ -251,8 +251,8 @@ class ScopeError(ForbiddenError):
 
 
 class SignInUnavailableError(RefusedError):
-    """The keys that access tokens are signed with cannot be fetched, so nobody can sign in. Next: try again later; the
-    operator finds the reason in the log."""
+    """The keys that [access tokens](../guide/sign-in.md) are signed with cannot be fetched, so they cannot be checked.
+    Next: try again later; the operator finds the reason in the log."""
 
     code = "sign_in_unavailable"
 

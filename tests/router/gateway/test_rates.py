@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from pointsman.catalog.rights import OWNER_ID
-from pointsman.config.model import GatewayConfig
+from pointsman.config.model import GatewayConfig, Listen, Token
+from pointsman.config.rates_model import TokenRates
 from pointsman.core.errors import RateLimitedError
 from pointsman.core.model import Caller
 from pointsman.core.postgres import Postgres
@@ -261,3 +262,53 @@ def test_what_is_absent_is_taken_from_the_top_level_and_null_lifts_it() -> None:
     }
     assert [limit.most for limit in rules.of("reads", "ben", None)] == [1]
     assert rules_of(config_of(emil={"calls_per_day": None})) is None
+
+
+def signed_in(**rates: int) -> Token:
+    return Token(sha256="0" * 64, projects=("*",), servers=("*",), rates=TokenRates(**rates))
+
+
+async def test_a_person_who_signed_in_has_one_window_for_all_of_its_tokens() -> None:
+    rates = Rates()
+    rates.rights_of = lambda identity_id: signed_in(calls_per_minute=3)
+    config = config_of().model_copy(update={"listen": Listen(public_url="https://mcp.example.com")})
+    await rates.configure(config)
+    assert await admitted(rates, 2, "@sso/anna#staff") == 2
+    assert await admitted(rates, 5, "@sso/anna#staff:read@demo") == 1
+    assert await admitted(rates, 5, "@sso/ben#staff") == 3
+    assert await admitted(rates, 5, "anna") == 5  # of the YAML, without a rate
+    await rates.configure(config)  # a reload does not give it a new window
+    assert await admitted(rates, 5, "@sso/anna#staff") == 0
+    with pytest.raises(RateLimitedError, match=r"auth\.claims\.staff\.rates\.calls_per_minute"):
+        await rates.count("calls", Caller("@sso/anna#staff", None), "s", "echo")
+
+
+async def test_rates_of_the_top_level_hold_for_those_who_sign_in() -> None:
+    rates = Rates()
+    rates.rights_of = lambda identity_id: signed_in()
+    config = config_of(all={"calls_per_minute": 1}).model_copy(update={"tokens": {}})
+    await rates.configure(config.model_copy(update={"listen": Listen(public_url="https://mcp.example.com")}))
+    assert await admitted(rates, 3, "@sso/anna#staff") == 1
+
+
+async def test_the_day_of_a_person_survives_a_restart(tmp_path: Path) -> None:
+    config = config_of().model_copy(update={"listen": Listen(public_url="https://mcp.example.com")})
+    for expected in (2, 0):
+        rates = Rates(SqliteKeyValues(tmp_path))
+        rates.rights_of = lambda identity_id: signed_in(calls_per_day=2)
+        await rates.configure(config)
+        assert await admitted(rates, 3, "@sso/anna#staff") == expected
+        await rates.close()
+
+
+async def test_windows_of_persons_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rate_counters, "MAX_WINDOWS", 20)
+    rates = Rates()
+    rates.rights_of = lambda identity_id: signed_in(calls_per_minute=3)
+    config = config_of(anna={"calls_per_minute": 3})
+    await rates.configure(config.model_copy(update={"listen": Listen(public_url="https://mcp.example.com")}))
+    assert await admitted(rates, 3, "anna") == 3
+    for number in range(100):
+        assert await admitted(rates, 1, f"@sso/person{number}#staff") == 1
+    assert len(rates.local.windows) <= 20
+    assert await admitted(rates, 1, "anna") == 0  # those of the YAML are never evicted

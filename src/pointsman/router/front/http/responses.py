@@ -73,7 +73,7 @@ class HttpError(Exception):
 
     @property
     def data(self) -> Any:
-        reason = REASONS.get(self.status)
+        reason = ScopeError.code if self.scopes else REASONS.get(self.status)
         if reason is None:
             return self._data
         return {**(self._data or {}), "code": reason}
@@ -157,7 +157,8 @@ def insufficient_scope(error: ScopeError) -> HttpError:
 
 def sign_in_unavailable(error: SignInUnavailableError) -> HttpError:
     """Not 401: a client would sign in again, to no avail."""
-    return HttpError(503, str(error), code=INTERNAL_ERROR, headers=((b"retry-after", b"5"),), audit_code=error.code)
+    data, headers = {"code": error.code}, ((b"retry-after", b"5"),)
+    return HttpError(503, str(error), code=INTERNAL_ERROR, data=data, headers=headers, audit_code=error.code)
 
 
 def not_from_a_replica() -> HttpError:
