@@ -14,7 +14,7 @@ from pointsman.core.errors import ScopeError
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.router.auth.claims import oauth_scopes, unnarrowed
 from pointsman.router.auth.issuers import Issuers
-from pointsman.router.auth.metadata import Resources, resources_of
+from pointsman.router.auth.metadata import Resources, own_issuer, resources_of
 
 _EXECUTE: Final = "tool_execute"
 _READS: Final = ("resources/", "prompts/", "skills/")  # the beginnings of methods that need `read`
@@ -38,7 +38,7 @@ class Access:
 
     def configure(self, config: GatewayConfig) -> None:
         """Apply a configuration, before the catalog does. What was verified by other rules has to be verified again."""
-        own_server = config.listen.public_url if self._own is not None else None
+        own_server = own_issuer(config) if self._own is not None else None
         resources = self._resources = resources_of(config, own_server)
         rules = (config.auth, config.listen.public_url)
         if rules != self._rules:

@@ -20,6 +20,7 @@ from pointsman.config.value_types import Scope
 from pointsman.core.errors import SignInUnavailableError, UnauthorizedError
 from pointsman.core.model import Json, WallClock
 from pointsman.router.audit.log import AuditLog
+from pointsman.router.auth.metadata import own_issuer
 from pointsman.router.auth.server import redirects
 from pointsman.router.auth.server.clients import ClientDocuments, Registrar, is_document
 from pointsman.router.auth.server.requests import (
@@ -98,8 +99,8 @@ class AuthorizationServer:
 
     @property
     def issuer(self) -> str:
-        """The exact string that the configuration has."""
-        return self._current.config.listen.public_url or ""
+        """The exact string that the configuration has; empty: a reload has switched the server off."""
+        return own_issuer(self._current.config) or ""
 
     @property
     def resources(self) -> OwnResources:
