@@ -74,13 +74,14 @@ def build_app(
         return Response(text, media_type=CONTENT_TYPE)
 
     connect = ConnectMount(parts, lambda: front.hosts, parts.address)
+    probed = answer_to_probes(lambda: front.sign_in.resources if front.sign_in is not None else None)
     app = Starlette(
         routes=[
             *front.routes(),
             Route("/health", _page(show_health, front)),
             Route("/metrics", _page(show_metrics, front)),
-            *authorization_routes(front, parts),
-            *oauth_routes(lambda: front.sign_in.resources if front.sign_in is not None else None),
+            *authorization_routes(front, parts, probed),
+            *oauth_routes(probed),
             Route(CLIENT_DOCUMENT, _client_document(parts), methods=_OAUTH_VERBS),
             *(Route(path, connect) for path in CONNECT_PATHS),
             *(Route(path, page) for path in PATHS),
@@ -91,8 +92,11 @@ def build_app(
     return app
 
 
-def authorization_routes(front: Front, parts: Parts) -> list[Route]:
-    """Return the paths of the gateway's own authorization server; none unless it is switched on."""
+def authorization_routes(front: Front, parts: Parts, probed: Endpoint) -> list[Route]:
+    """Return the paths of the gateway's own authorization server; none if it was off at the start.
+
+    `probed` answers if a reload has switched it off.
+    """
     server = parts.authorization
     if server is None:
         return []
@@ -108,9 +112,7 @@ def authorization_routes(front: Front, parts: Parts) -> list[Route]:
                 checked_head(request.headers.raw, front.hosts)
             except HttpError as error:
                 return Response(error.body(), error.status, media_type="application/json")
-            if not server.issuer:  # a reload has taken the address away
-                return JSONResponse(_NO_OAUTH, status_code=404)
-            return await endpoint(request)
+            return await (endpoint if server.issuer else probed)(request)
 
         return checked
 
@@ -118,14 +120,19 @@ def authorization_routes(front: Front, parts: Parts) -> list[Route]:
     return [*(Route(path, consent) for path in CONSENT_PATHS), *oauth_endpoints(server, address, guarded)]
 
 
-def oauth_routes(resources: Callable[[], Resources | None] = lambda: None) -> list[Route]:
-    """Return the OAuth paths that clients probe after a 401: metadata of the gateway's resources, if one can sign in.
+def oauth_routes(probed: Endpoint | None = None) -> list[Route]:
+    """Return the OAuth paths that clients probe after a 401."""
+    return [Route(path, probed or answer_to_probes(), methods=_OAUTH_VERBS) for path in _OAUTH_PATHS]
 
-    The others answer 404 with an `error_description` that says what to do: several clients show the user only that
-    sentence.
+
+def answer_to_probes(resources: Callable[[], Resources | None] = lambda: None) -> Endpoint:
+    """Return the answer to probes: metadata of the gateway's resources, if one can sign in.
+
+    All other paths get a 404 with an `error_description` that says what to do: several clients show the user only
+    that sentence.
     """
 
-    async def answer(request: Request) -> JSONResponse:
+    async def answer(request: Request) -> Response:
         known, path = resources(), request.url.path
         if known is None:
             return JSONResponse(_NO_OAUTH, status_code=404)
@@ -134,7 +141,7 @@ def oauth_routes(resources: Callable[[], Resources | None] = lambda: None) -> li
             return JSONResponse(_NOT_HERE, status_code=404)
         return JSONResponse(document, headers={"cache-control": f"max-age={METADATA_S}"})
 
-    return [Route(path, answer, methods=_OAUTH_VERBS) for path in _OAUTH_PATHS]
+    return answer
 
 
 def _client_document(parts: Parts) -> Callable[[Request], Awaitable[Response]]:

@@ -492,7 +492,7 @@ async def test_a_reload_takes_rights_and_sign_in_away(tmp_path: Path) -> None:
             assert "www-authenticate" not in away.headers
             assert (await shop.last_row("sign_in_unavailable"))["outcome"] == "denied"
 
-            del config["auth"]
+            del config["auth"], config["listen"]
             gateway.write_config(config)
             async with asyncio.timeout(WAIT_S):
                 while (refused := await shop.execute(token, "shop:look")).status_code != 401:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from aiohttp import web
 
-from tests.router.auth.server.office import Office, Visitor, office
+from tests.router.auth.server.office import Office, office
 from tests.router.page.browser import PHONE, PICTURES, Screens
 from tests.router.page.owner import Owner, owner_of
 

@@ -74,7 +74,7 @@ class Registrar:
     def _count(self, address: str | None) -> None:
         """Raises ClientError: there were too many."""
         now = self._clock()
-        buckets = [(self._all, REGISTRATIONS)]
+        buckets: list[tuple[TokenBucket, tuple[float, float]]] = [(self._all, REGISTRATIONS)]
         if address is not None:
             bucket = self._addresses.setdefault(address, TokenBucket(ADDRESS_REGISTRATIONS[0], now))
             self._addresses.move_to_end(address)

@@ -8,6 +8,7 @@ import logging
 import re
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Final, ParamSpec, TypeVar
@@ -20,6 +21,7 @@ from pointsman.config.value_types import Scope
 from pointsman.core.errors import SignInUnavailableError, UnauthorizedError
 from pointsman.core.model import Json, WallClock
 from pointsman.router.audit.log import AuditLog
+from pointsman.router.auth.metadata import own_issuer
 from pointsman.router.auth.server import redirects
 from pointsman.router.auth.server.clients import ClientDocuments, Registrar, is_document
 from pointsman.router.auth.server.requests import (
@@ -50,6 +52,8 @@ from pointsman.router.state.key_values import KeyValues, StateAwayError
 POLL_S: Final = 1.0  # a replica hears of a revocation at another one within this time
 AT_ONCE: Final = 4  # threads that look something up for strangers
 STATE_S: Final = 10.0
+LOOKS: Final = 12  # after a revocation elsewhere: what was looked up before it may arrive as late as STATE_S
+MAX_ENDED: Final = 10_000
 AUTHORIZE, TOKEN, REGISTER, REVOKE = "oauth/authorize", "oauth/token", "oauth/register", "oauth/revoke"
 SOURCE: Final = "@oauth"  # its rows have a limit of their own: strangers must not take the place of the owner's
 _FORM = re.compile(rf"(?:{ACCESS}|{REFRESH}|{CODE})[A-Za-z0-9_-]{{43}}")
@@ -93,13 +97,14 @@ class AuthorizationServer:
         self._shared = shared
         self._clock = clock
         self._known: dict[str, tuple[Token, float]] = {}  # by identity: the rights of grants, and their ends
+        self._ended: OrderedDict[str, None] = OrderedDict()  # identities that were revoked, the oldest first
         self._epoch = 0
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     @property
     def issuer(self) -> str:
-        """The exact string that the configuration has."""
-        return self._current.config.listen.public_url or ""
+        """The exact string that the configuration has; empty: a reload has switched the server off."""
+        return own_issuer(self._current.config) or ""
 
     @property
     def resources(self) -> OwnResources:
@@ -260,17 +265,26 @@ class AuthorizationServer:
 
     async def run(self) -> None:
         """Hear of revocations at other gateways, until it is cancelled."""
+        looks = 0
         while self._shared:
             await asyncio.sleep(POLL_S)
             try:
                 epoch = await asyncio.to_thread(self.store.epoch)
                 if epoch != self._epoch:
-                    alive = {grant.identity for grant in await asyncio.to_thread(self.store.grants)}
-                    for identity_id in self._known.keys() - alive:
-                        self._end(identity_id)
-                    self._epoch = epoch
+                    self._epoch, looks = epoch, LOOKS
+                if looks:
+                    await self._look()
+                    looks -= 1
             except StateAwayError:
                 logger.debug("revocations of other gateways cannot be read now")
+
+    async def _look(self) -> None:
+        """End the grants that the store no longer has. Raises StateAwayError."""
+        known = [*self._known]
+        alive = {grant.identity for grant in await asyncio.to_thread(self.store.grants)}
+        for identity_id in known:
+            if identity_id not in alive:
+                self._end(identity_id)
 
     # ------------------------------------------------------------------ identities
 
@@ -283,7 +297,7 @@ class AuthorizationServer:
             found = await self._in_thread(self.store.grant_of_access, secret) if _is_secret(secret, ACCESS) else None
         except StateAwayError:
             raise SignInUnavailableError(_AWAY) from None
-        if found is None or found[0].has_ended(self._clock()):
+        if found is None or found[0].has_ended(self._clock()) or found[0].identity in self._ended:
             raise UnauthorizedError("The access token has expired, or its grant was revoked. Sign in again.")
         grant, expires = found
         return Identity(grant.identity, self._keep(grant), expires)
@@ -297,11 +311,16 @@ class AuthorizationServer:
     def _keep(self, grant: Grant) -> Token:
         known = self._known.get(grant.identity)
         if known is None:
-            known = self._known[grant.identity] = grant.rights(), grant.expires
+            known = grant.rights(), grant.expires
+            if grant.identity not in self._ended:  # revoked while it was looked up
+                self._known[grant.identity] = known
         return known[0]
 
     def _end(self, identity_id: str) -> None:
         self._known.pop(identity_id, None)
+        self._ended[identity_id] = None
+        if len(self._ended) > MAX_ENDED:
+            self._ended.popitem(last=False)
         self.revoked(identity_id)
 
     def _record(self, method: str, grant: Grant) -> None:

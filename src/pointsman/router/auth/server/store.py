@@ -3,7 +3,7 @@
 `oauth/code/HASH` is a code that waits for its client, and for a while one that was used. `oauth/grant/ID` is a grant
 with the hash of the one refresh token that works now; `oauth/refresh/HASH` and `oauth/access/HASH` lead to it. Each
 step changes its keys in one transaction, so that of two gateways that get the same code or refresh token, one issues
-tokens and the other finds it used. `oauth/epoch` has a new version after each revocation.
+tokens and the other finds it used. `oauth/epoch` gets a new version right before each revocation.
 """
 
 from __future__ import annotations
@@ -195,9 +195,8 @@ class GrantStore:
 
     def revoke(self, grant_id: str) -> bool:
         """End a grant and all its tokens; return whether there was one."""
-        revoked = self._values.delete(_grant_key(grant_id))
-        self._values.put(_EPOCH, b"")
-        return revoked
+        self._values.put(_EPOCH, b"")  # first: a gateway that ends in between has revoked nothing, and hidden nothing
+        return self._values.delete(_grant_key(grant_id))
 
     def epoch(self) -> int:
         found = self._values.get(_EPOCH)
