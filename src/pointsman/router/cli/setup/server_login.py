@@ -25,6 +25,7 @@ BEGIN_S = 70.0
 FINISH_S = 120.0
 _REQUEST_S = 5.0  # for a browser to send its request
 _MAX_PARAMETERS = 16
+_HEADING = ["ID", "WHO", "PROJECT", "SIGNED IN", "WORKS"]
 _DONE = b"<!doctype html><title>Pointsman</title><p>You can close this window and go back to the terminal.</p>"
 _NO = b"<!doctype html><title>Pointsman</title><p>This is not the sign-in that was begun in the terminal.</p>"
 
@@ -102,13 +103,13 @@ def credentials(server_id: str, credential: str | None, state_dir: Path | None, 
     elif not found:
         note(f"No caller has signed in to `{server_id}`.")
     else:
-        for line in table(["ID", "WHO", "PROJECT", "SIGNED IN", "WORKS"], [_row(one) for one in found]):
+        for line in table([_HEADING, *(_row(one) for one in found)]):
             echo(line)
 
 
 def _row(one: dict[str, Any]) -> list[str]:
     works = "yes" if one["works"] else f"no: {one['problem'] or 'sign in again'}"
-    return [one["id"], escaped(one["who"]), one["project"] or "-", one["signedIn"], escaped(works)]
+    return [one["id"], one["who"], one["project"] or "-", one["signedIn"], works]
 
 
 def _show_link(begun: dict[str, Any], no_browser: bool, as_json: bool) -> None:
