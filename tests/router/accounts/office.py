@@ -22,6 +22,7 @@ from pointsman.router.owner.client import ask
 from tests.e2e.client import SESSION_S, Assistant, Mode
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.auth.server.office import free_port
+from tests.router.conftest import audit_rows
 from tests.router.page.owner import hidden_fields
 from tests.servers.account_mcp import ACCOUNT, AccountMcp, JwtIssuer, serving
 from tests.servers.oauth_mcp import signed_in_at
@@ -76,6 +77,7 @@ class Office:
     gateway: GatewayProcess
     tracker: AccountMcp
     board: AccountMcp
+    vault: AccountMcp
     issuer: JwtIssuer
     folder: Path
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -125,6 +127,16 @@ class Office:
         assert found is not None, error
         return found[0]
 
+    async def reload(self, **changed: Any) -> None:
+        """Have another configuration in effect."""
+        self.gateway.write_config({**self.config, **changed})
+        await self.ask("reload")
+
+    async def refused(self, method: str = "server/caller-sign-in") -> list[tuple[str | None, str]]:
+        """Token and code of the sign-ins that were refused, the latest first."""
+        rows = await audit_rows(self.gateway.state_dir, "--kind", "change")
+        return [(row["token"], row["code"]) for row in rows if row["method"] == method and row["outcome"] == "denied"]
+
     async def forget(self, server: str = "tracker") -> None:
         """End all accounts of callers."""
         for one in (await self.ask("credentials", server=server))["credentials"]:
@@ -152,19 +164,34 @@ def entry(server: AccountMcp, **more: Any) -> dict[str, Any]:
 async def office(folder: Path) -> AsyncIterator[Office]:
     port = free_port()
     base = f"http://127.0.0.1:{port}"
-    tracker, board, issuer = AccountMcp("modern"), AccountMcp("legacy"), JwtIssuer()
-    async with serving(tracker, board, issuer):
+    tracker, board, vault, issuer = AccountMcp("modern"), AccountMcp("legacy"), AccountMcp("modern"), JwtIssuer()
+    for key in ("lists", "of-laptop", "of-ada"):
+        vault.access[key], vault.account_of[key] = "", key
+    async with serving(tracker, board, vault, issuer):
         names = ("laptop", "desktop", "phone")
         digests = {name: hashlib.sha256(secret_of(name).encode()).hexdigest() for name in names}
         config = {
-            "servers": {"tracker": entry(tracker), "board": entry(board, name="Board <b>&")},
+            "servers": {
+                "tracker": entry(tracker),
+                "board": entry(board, name="Board <b>&"),
+                "vault": {
+                    "url": vault.url,
+                    "era": "modern",
+                    "headers": {"authorization": "Bearer lists"},
+                    "credentials": "per-caller",
+                    "caller_headers": {
+                        "laptop": {"Authorization": "Bearer of-laptop"},
+                        "@sso/ada": {"Authorization": "Bearer of-ada"},
+                    },
+                },
+            },
             "tokens": {name: {"sha256": sha, "projects": ["*"], "servers": ["*"]} for name, sha in digests.items()},
             "listen": {"public_url": base, "drain_s": 0},
             "auth": {"issuer": issuer.issuer, "claims": {"all": {"when": "*", "projects": ["*"], "servers": ["*"]}}},
         }
         args = ["--port", str(port)]
         async with gateway_process(folder, config, args=args, without=("tracker", "board")) as gateway:
-            found = Office(gateway, tracker, board, issuer, folder, config)
+            found = Office(gateway, tracker, board, vault, issuer, folder, config)
             await found.login("tracker")
             await found.login("board")
             yield found
