@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 from mcp import Client, types
@@ -47,10 +46,14 @@ class Browser:
     async def open(self, link: str) -> httpx2.Response:
         return await self.http.get(link)
 
-    async def agree(self, link: str, shown: httpx2.Response | None = None, **headers: str) -> httpx2.Response:
+    async def agree(
+        self, link: str, shown: httpx2.Response | None = None, headers: Mapping[str, str] | None = None
+    ) -> httpx2.Response:
         """Send the form of a link's page."""
         page = shown or await self.open(link)
-        return await self.http.post(link, data=hidden_fields(page.text), headers={"Origin": self.origin, **headers})
+        return await self.http.post(
+            link, data=hidden_fields(page.text), headers={"Origin": self.origin, **(headers or {})}
+        )
 
     async def follow(self, page: httpx2.Response) -> httpx2.Response:
         """Sign in where the page leads to, and come back."""
@@ -95,8 +98,8 @@ class Office:
     async def browser(self, account: str, *, owner: bool = False) -> AsyncIterator[Browser]:
         async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
             if owner:
-                entered = await http.get((await self.ask("grant_link"))["url"])
-                assert entered.status_code == 200, entered.text
+                entered = await http.get((await self.ask("page_link"))["url"])
+                assert entered.status_code == 303, entered.text
             yield Browser(http, account, self.gateway.base_url)
 
     def jwt(self, account: str) -> str:
@@ -135,7 +138,8 @@ class Office:
     async def refused(self, method: str = "server/caller-sign-in") -> list[tuple[str | None, str]]:
         """Token and code of the sign-ins that were refused, the latest first."""
         rows = await audit_rows(self.gateway.state_dir, "--kind", "change")
-        return [(row["token"], row["code"]) for row in rows if row["method"] == method and row["outcome"] == "denied"]
+        found = [(row["token"], row["code"]) for row in rows if row["method"] == method and row["outcome"] == "denied"]
+        return found[::-1]
 
     async def forget(self, server: str = "tracker") -> None:
         """End all accounts of callers."""
@@ -195,7 +199,3 @@ async def office(folder: Path) -> AsyncIterator[Office]:
             await found.login("tracker")
             await found.login("board")
             yield found
-
-
-def host_of(url: str) -> str:
-    return urlsplit(url).netloc

@@ -23,6 +23,7 @@ from pointsman.catalog.holders import Holder, holder_of, issuer_of
 from pointsman.catalog.identities import is_identity, person_of
 from pointsman.config.server_model import Server
 from pointsman.core.errors import RefusedError
+from pointsman.router.auth.fetch import is_loopback_host
 from pointsman.router.downstream.oauth.client_document import CALLBACK, client_document_url
 from pointsman.router.downstream.oauth.discovery import SignInError
 from pointsman.router.downstream.oauth.links import CONNECT, LINK_S, VISIT_S, Link, Visit
@@ -106,14 +107,17 @@ class ConnectApp:
 
     async def _begin(self, request: Request) -> Response:
         """The person agrees: use the link up, and lead to the first page to sign in."""
-        check_origin(request, self._origin)
-        form = await read_form(request, MAX_FORM_BYTES)
         text, browser = request.path_params["link"], request.cookies.get(self._cookie, "")
-        self._check_form(form.get("csrf", [""])[0], text, browser)
         links = self._sign_ins.links
         link = await links.find(text)
         if link is None:
             raise ConnectError(_GONE, "unknown_link", 404)
+        try:
+            check_origin(request, self._origin)
+            form = await read_form(request, MAX_FORM_BYTES)
+            self._check_form(form.get("csrf", [""])[0], text, browser)
+        except FormError as error:
+            raise ConnectError(str(error), "invalid_form", error.status, link) from None
         server = self._checked(link)
         issuer = issuer_of(self._parts.current.config, person_of(link.token))
         if issuer is None and not self._is_owner(request):
@@ -240,8 +244,16 @@ class ConnectApp:
             "issuer": urlsplit(issuer.issuer).netloc if issuer is not None else "",
             "project": link.project,
             "client": link.client or "a client without a name",
-            "public": config.listen.public_url is not None,
+            "command": self._owner_command(),
         }
+
+    def _owner_command(self) -> str:
+        """What prints a link that shows this browser's person to be the owner; empty: nothing does at this address."""
+        authorization, page = self._parts.authorization, self._parts.current.config.page
+        if authorization is not None and authorization.issuer:
+            return "pointsman grant sign-in"
+        local = is_loopback_host(urlsplit(self._address()).hostname or "")
+        return "pointsman page" if page.enabled and (page.public or local) else ""
 
     def _next(self, url: str, link: Link, server: Server, *, proves: bool) -> Response:
         """Show where to sign in next. No redirect: the person sees the address first."""
@@ -263,8 +275,6 @@ class ConnectApp:
                 return Response(status_code=400)
             except ConnectError as error:
                 response = self._refused(error)
-            except FormError as error:
-                response = self._refused(ConnectError(str(error), "invalid_form", error.status))
             except StateAwayError:
                 text = "Sign-ins cannot be kept now: the gateway's state cannot be used. Try again later."
                 response = self._render("connect_refused.html", 503, problem=text)
