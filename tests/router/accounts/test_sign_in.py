@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import httpx2
 import pytest
 from mcp import types
 from mcp.client.context import ClientRequestContext
@@ -163,3 +166,35 @@ async def test_the_owner_signs_in_for_a_token_by_the_command(at: Office) -> None
     assert at.tracker.accounts_for(n=1) == ["ada"]
     shown = await run(at.folder, "server", "credentials", "tracker")
     assert "laptop" in shown.stdout
+
+
+async def test_a_legacy_client_is_told_that_the_sign_in_is_complete(at: Office) -> None:
+    """Over plain HTTP: the SDK's client drops what it does not know."""
+    async with at.browser("ada") as browser, httpx2.AsyncClient(timeout=30) as http:
+        headers = {"Authorization": f"Bearer {at.jwt('ada')}", "Accept": "application/json, text/event-stream"}
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"elicitation": {"url": {}}},
+            "clientInfo": {"name": "raw", "version": "1"},
+        }
+        begun = await http.post(at.gateway.url, json=rpc(1, "initialize", hello), headers=headers)
+        headers |= {"Mcp-Session-Id": begun.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
+        call = {"name": "tool_execute", "arguments": {"toolKey": "tracker:echo", "arguments": {"n": 1}}}
+        seen = []
+        async with http.stream("POST", at.gateway.url, json=rpc(2, "tools/call", call), headers=headers) as stream:
+            async for line in stream.aiter_lines():
+                message = json.loads(line[6:]) if line.startswith("data: {") else {}
+                seen.append(message)
+                if message.get("method") == "elicitation/create":
+                    await browser.connect(message["params"]["url"])
+                    accepted = {"jsonrpc": "2.0", "id": message["id"], "result": {"action": "accept"}}
+                    await http.post(at.gateway.url, json=accepted, headers=headers)
+    question = next(one["params"] for one in seen if one.get("method") == "elicitation/create")
+    done = next(one["params"] for one in seen if one.get("method") == "notifications/elicitation/complete")
+    assert question["mode"] == "url"
+    assert done == {"elicitationId": question["elicitationId"]}
+    assert next(one for one in seen if one.get("id") == 2)["result"].get("isError") is not True
+
+
+def rpc(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}

@@ -253,7 +253,7 @@ class ConnectApp:
         if authorization is not None and authorization.issuer:
             return "pointsman grant sign-in"
         local = is_loopback_host(urlsplit(self._address()).hostname or "")
-        return "pointsman page" if page.enabled and (page.public or local) else ""
+        return "pointsman open" if page.enabled and (page.public or local) else ""
 
     def _next(self, url: str, link: Link, server: Server, *, proves: bool) -> Response:
         """Show where to sign in next. No redirect: the person sees the address first."""
