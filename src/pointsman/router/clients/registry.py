@@ -125,7 +125,11 @@ class _Values:
             value = self._value({**described, "isRequired": True}, match[1])
             return value or ""
 
-        return _VARIABLE.sub(replaced, text.replace("${", "$${"))
+        escaped, position, result = text.replace("${", "$${"), 0, ""
+        for match in _VARIABLE.finditer(escaped):
+            result = _joined(_joined(result, escaped[position : match.start()]), replaced(match))
+            position = match.end()
+        return _joined(result, escaped[position:])
 
     def _value(self, described: Mapping[str, Any], name: str) -> str | None:
         for key in ("value", "default"):
@@ -138,6 +142,11 @@ class _Values:
         text = described.get("description")
         self._needed[variable] = f" ({text.strip()[:80]})" if isinstance(text, str) and text.strip() else ""
         return f"${{{variable}:-}}"
+
+
+def _joined(text: str, more: str) -> str:
+    """A `$` at the end and a `{` at the beginning stay literal: they must not become a reference of ours."""
+    return f"{text}${more}" if text.endswith("$") and more.startswith("{") else text + more
 
 
 def _mappings(values: Any) -> Sequence[Mapping[str, Any]]:
