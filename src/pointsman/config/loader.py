@@ -54,9 +54,11 @@ def load(
 
     document = Document(text, str(path), environ, resolve_disabled=is_tried)
     config = validate(document)
-    if secrets is None or not document.secrets:
+    if secrets is None:
         return config
     with secrets.loading():
+        if not document.secrets:
+            return config
         return validate(
             Document(
                 text,
