@@ -406,8 +406,8 @@ class Daemon:
             self._shared.audit_rows if self._shared else self._launch.state_dir,
             self._pins,
             self._offers,
-            self._launch.read_secrets_again,
             self._peers,
+            read_secrets_again=self._launch.read_secrets_again,
         )
 
     def _gauges(self) -> Gauges:

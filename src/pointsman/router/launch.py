@@ -24,12 +24,12 @@ class Launch(Struct, frozen=True):
     summary: Callable[[str], None] = lambda line: None  # called once the servers have listed their tools
     # Called when folder and port are ours, to write the first configuration; True: read `config_path` again.
     prepare: Callable[[GatewayConfig], bool] = lambda config: False
-    read_secrets_again: Callable[[], None] = lambda: None  # lets the next `load` ask commands and keyrings again
     first_token: FirstToken | None = None
     manager: ServiceManager = field(default_factory=ServiceManager)  # which may have started this process
     page: Callable[[str], None] | None = None  # called with a link that signs a browser in, when the port is open
     stderr: LogLines | None = None  # the format of the log there, if this process logs there
     replica_dir: Path | None = None  # of this replica, below `state_dir`, which it then shares; set by `serve`
+    read_secrets_again: Callable[[], None] = lambda: None  # lets the next `load` ask commands and keyrings again
 
     @property
     def own_dir(self) -> Path:

@@ -51,6 +51,6 @@ class Parts(Struct, frozen=True):
     audit_rows: Source  # where the audit is read
     pins: Pins
     offers: Offers
-    read_secrets_again: Callable[[], None]  # lets the next reload ask commands and keyrings again
     peers: Peers | None = None  # the other replicas, if there may be any
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself
+    read_secrets_again: Callable[[], None] = lambda: None  # lets the next reload ask commands and keyrings again
