@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from pointsman.router.owner.changes import refuse_new_secrets
+from pointsman.router.owner.channel import OwnerError
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.cli.commands import run
 from tests.servers import http_mcp
@@ -75,6 +77,15 @@ async def _reload(gateway: GatewayProcess) -> None:
             await asyncio.sleep(0.02)
 
 
+def test_an_edit_of_the_page_adds_no_command_and_no_keyring() -> None:
+    before = "a: ${cmd:one}\nb: $${cmd:two}\n"
+    for after in (before, "a: 1\n", "a: ${cmd:one}\nc: ${NAME}\n"):
+        assert refuse_new_secrets(before, after) == after
+    for after in (before + "c: ${cmd:one}\n", before + "c: ${keyring:x}\n", "a: ${cmd:other}\n"):
+        with pytest.raises(OwnerError, match="not accepted here"):
+            refuse_new_secrets(before, after)
+
+
 async def test_a_gateway_reads_its_secrets_once_and_again_when_told(tmp_path: Path) -> None:
     async with _serving(tmp_path) as (secrets, gateway):
         await secrets.until_sent(
@@ -120,6 +131,27 @@ async def test_a_gateway_reads_its_secrets_once_and_again_when_told(tmp_path: Pa
         assert "exit code 1" in failed.stderr
         for value in ("first-of-the-command", "second-of-the-command", "one-of-the-keyring"):
             assert value not in gateway.stderr
+
+
+async def test_what_needs_a_secret_and_does_not_read_it_says_so(tmp_path: Path) -> None:
+    counting = "${cmd:sh -c 'echo run >> runs; echo x'}"
+    config = {
+        "servers": {"archive": {"bundled": "archive", "db": counting}},
+        "cloud_search": {"url": "http://127.0.0.1:9", "token": counting},
+        "unassigned": {"optimization": "cloud"},
+        "state": {"database": f"postgresql://u:{counting}@127.0.0.1:9/x", "request_keys": [counting]},
+    }
+    (tmp_path / "pointsman.yaml").write_text(json.dumps(config))
+    found = (await run(tmp_path, "doctor", "--json")).json["findings"]
+    notes = {one["check"]: one["message"] for one in found if one["level"] == "note"}
+    assert "`cloud_search.token` is read from a command" in notes["cloud_search"]
+    assert "`state.database` is read from a command" in notes["database"]
+    archive = await run(tmp_path, "archive", "list")
+    assert archive.code == 2
+    assert "`servers.archive.db`" in archive.stderr
+    audit = await run(tmp_path, "audit")
+    assert "set POINTSMAN_DATABASE" in audit.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 async def test_a_gateway_does_not_start_without_a_secret_and_says_why(tmp_path: Path) -> None:

@@ -259,6 +259,19 @@ def test_the_parts_of_a_registry_entry_never_become_a_reference(reference: str) 
         assert plan.servers
 
 
+def test_no_text_of_a_registry_entry_is_a_reference() -> None:
+    text = "${file:/etc/passwd}"
+    package = {
+        "registryType": "npm",
+        "identifier": text,
+        "version": text,
+        "packageArguments": [{"type": "named", "name": f"--x={text}"}, {"type": "positional", "value": text}],
+        "environmentVariables": [{"name": "X", "value": text}],
+    }
+    [server] = planned(of_text(json.dumps({"name": "x", "packages": [package]}), "server.json", {})).servers.values()
+    assert "${" not in json.dumps(server).replace("$${", "")
+
+
 @pytest.mark.parametrize("reference", ["${cmd:touch x}", "${keyring:x}"])
 @pytest.mark.parametrize("key", ["headers", "url"])
 def test_a_command_or_a_keyring_is_never_imported(key: str, reference: str) -> None:

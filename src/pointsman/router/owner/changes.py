@@ -76,6 +76,19 @@ def require_literal(value: Any) -> None:
             require_literal(item)
 
 
+def refuse_new_secrets(before: str, after: str) -> str:
+    """Return the text of the file after an edit, unless that adds a command or a keyring, in whatever way.
+
+    Raises OwnerError.
+    """
+    if Counter(secret_references(after)) - Counter(secret_references(before)):
+        raise OwnerError(
+            "reference",
+            "`${cmd:...}` and `${keyring:...}` are not accepted here. Write them into the configuration file instead.",
+        )
+    return after
+
+
 def changed_entries(before: GatewayConfig, after: GatewayConfig) -> Iterator[tuple[str, str]]:
     """What a reload changes: `add`, `change` or `remove`, and the path of an entry or key, such as `servers.time`."""
     sections = ("servers", "projects", "tokens")
@@ -100,22 +113,12 @@ def _edited(parts: Parts, edit: Edit, kind: str, write: Writer) -> Rewritten:
     path = parts.config_path
 
     def write_without_secrets(path: Path, change: Callable[[str], str]) -> Rewritten:
-        return write(path, lambda text: _without_new_secrets(text, change(text)))
+        return write(path, lambda text: refuse_new_secrets(text, change(text)))
 
     try:
         return edit(os.environ, write_without_secrets)
     except EDIT_ERRORS as error:
         raise OwnerError("invalid_edit", "\n".join(sentences_of(error, path, kind))) from error
-
-
-def _without_new_secrets(before: str, after: str) -> str:
-    """Refuse an edit that adds a reference to a command or a keyring, in whatever way it came about."""
-    if Counter(secret_references(after)) - Counter(secret_references(before)):
-        raise OwnerError(
-            "reference",
-            "`${cmd:...}` and `${keyring:...}` are not accepted here. Write them into the configuration file instead.",
-        )
-    return after
 
 
 async def _taken_back(parts: Parts, change: Rewritten) -> bool:
