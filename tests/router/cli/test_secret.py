@@ -149,7 +149,7 @@ async def test_what_needs_a_secret_and_does_not_read_it_says_so(tmp_path: Path) 
     archive = await run(tmp_path, "archive", "list")
     assert archive.code == 2
     assert "`servers.archive.db`" in archive.stderr
-    audit = await run(tmp_path, "audit")
+    audit = await run(tmp_path, "audit", "list")
     assert "set POINTSMAN_DATABASE" in audit.stderr
     assert not (tmp_path / "runs").exists()
 
