@@ -442,6 +442,7 @@ class Daemon:
             self._offers,
             self._authorization,
             self._peers,
+            read_secrets_again=self._launch.read_secrets_again,
         )
 
     def _gauges(self) -> Gauges:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,3 +55,4 @@ class Parts(Struct, frozen=True):
     authorization: AuthorizationServer | None = None  # if clients can sign in here
     peers: Peers | None = None  # the other replicas, if there may be any
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself
+    read_secrets_again: Callable[[], None] = lambda: None  # lets the next reload ask commands and keyrings again
