@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from pointsman.catalog.identities import is_identity, person_of
+from pointsman.catalog.identities import MARK, person_of
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.model import GatewayConfig, Token
 from pointsman.config.part import Part
@@ -45,7 +45,7 @@ class Rules(Struct, frozen=True):
     rights_of: RightsOf
 
     def of(self, use: Use, token_id: str, tool: ToolKey | None) -> tuple[Limit, ...]:
-        found = self._of_identity(use, token_id) if is_identity(token_id) else self.tokens.get((use, token_id), ())
+        found = self._of_identity(use, token_id) if token_id[:1] == MARK else self.tokens.get((use, token_id), ())
         if tool is None:
             return found
         return found + self.servers.get((use, tool.server_id), ()) + self.tools.get((use, str(tool)), ())
