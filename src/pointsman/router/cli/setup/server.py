@@ -83,6 +83,7 @@ class CommandLast(click.Command):
 @click.argument("command", metavar="COMMAND [ARGS]... | URL", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Environment variable. Repeatable.")
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="HTTP header. Repeatable.")
+@click.option("--oauth", is_flag=True, help="Of a URL: sign in with OAuth, by `pointsman server login NAME`.")
 @click.option("--transport", type=click.Choice(["http", "sse"]), help="Of a URL. Default: http.")
 @click.option("--cwd", help="Working directory of the command.")
 @click.option("--project", "projects", multiple=True, help="Only for callers of this project. Repeatable.")
@@ -95,6 +96,7 @@ def add(
     command: tuple[str, ...],
     variables: tuple[str, ...],
     headers: tuple[str, ...],
+    oauth: bool,
     transport: str | None,
     cwd: str | None,
     projects: tuple[str, ...],
@@ -110,6 +112,7 @@ def add(
     \b
     pointsman server add time uvx mcp-server-time
     pointsman server add notes --env 'NOTES_KEY=${NOTES_KEY}' npx -y notes-server
+    pointsman server add board --oauth https://board.example/mcp
     pointsman server add tracker --header 'Authorization: Bearer ${TRACKER_TOKEN}' https://tracker.example/mcp
     """
     from pointsman.config.edits import add_server, variables_not_set
@@ -124,6 +127,7 @@ def add(
         "cwd": cwd,
         "env": _pairs(variables, "=", "--env"),
         "headers": _pairs(headers, ":", "--header"),
+        "oauth": "auto" if oauth else None,
         "projects": list(projects),
     }
     entry = {key: value for key, value in given.items() if value}
@@ -485,6 +489,8 @@ def _try_alone(server_id: str, config_file: Path | None, state_dir: Path | None)
         near = closest(server_id, config.servers)
         hint = f" Did you mean `{near}`?" if near else " `pointsman server list` shows them."
         raise ConfigCommandError(f"There is no server `{server_id}`.{hint}")
+    if config.servers[server_id].oauth is not None:
+        raise CommandError(f"`{server_id}` has `oauth`: only a running gateway signs in. `pointsman serve` starts one.")
     note("No gateway runs now, so the server is started for this trial only.")
     with progress(f"Trying `{server_id}` ..."):
         return try_server(config, server_id, path, owned_folder(state_dir))
