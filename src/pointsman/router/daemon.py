@@ -433,6 +433,7 @@ class Daemon:
             self._offers,
             self._server_sign_ins,
             self._peers,
+            read_secrets_again=self._launch.read_secrets_again,
         )
 
     def _gauges(self) -> Gauges:

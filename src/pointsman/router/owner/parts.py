@@ -55,3 +55,4 @@ class Parts(Struct, frozen=True):
     server_sign_ins: Callable[[], ServerSignIns]  # imported at first use
     peers: Peers | None = None  # the other replicas, if there may be any
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself
+    read_secrets_again: Callable[[], None] = lambda: None  # lets the next reload ask commands and keyrings again
