@@ -494,8 +494,7 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
             "f.yaml:3:39: servers.here.args[0]: `${workspaceFolder}` is the folder that is open in the editor, "
             "which a gateway does not know; write the path",
             "f.yaml:3:62: servers.here.envFile: is not supported; write its variables under `env`",
-            "f.yaml:4:47: servers.mail.oauth: is not supported; write a token under `headers`, "
-            'such as `Authorization: "Bearer ${TOKEN}"`',
+            "f.yaml:4:57: servers.mail.oauth.clientId: unknown key (did you mean `client_id`?)",
         ],
     ),
     "keys of clients that contradict": (

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pointsman.core.errors import UNKNOWN_HOST, UNKNOWN_ORIGIN
+from pointsman.core.model import NEEDS_SIGN_IN
 from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.audit.rows import Row
@@ -131,6 +132,8 @@ def _check_servers_of(inspected: Inspected, servers: Mapping[str, Any]) -> list[
             findings.append(_without_tools(one))
         elif one["enabled"] and one["state"] == "not answering":
             findings.append(_silent(one))
+        elif one["enabled"] and one["state"] == NEEDS_SIGN_IN:
+            findings.append(Finding("servers", "problem", f"Server `{one['id']}` does not run: {one['reason']}."))
         elif one["enabled"] and one["state"] == "starting":
             findings.append(Finding("servers", "note", f"Server `{one['id']}` is starting: {one['reason']}."))
     if findings or not servers["list"]:

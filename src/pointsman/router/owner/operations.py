@@ -115,12 +115,12 @@ async def servers(parts: Parts, *, at_once: bool = False) -> Json:
 
 def described_server(parts: Parts, server_id: str) -> Json:
     """How a server is now, without a wait."""
-    return _describe(parts, server_id, _require_server(parts, server_id))
+    return _describe(parts, server_id, require_server(parts, server_id))
 
 
 async def settled_server(parts: Parts, server_id: str) -> Json:
     """How a server is once its present start has succeeded or failed, and once it has listed its tools."""
-    server = _require_server(parts, server_id)
+    server = require_server(parts, server_id)
     limit_s = parts.current.config.timeouts_of(server).connect_s + SETTLE_MARGIN_S
     with suppress(TimeoutError):
         async with asyncio.timeout(limit_s):
@@ -143,7 +143,7 @@ async def settled_server(parts: Parts, server_id: str) -> Json:
 
 async def restart_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.name) -> Json:
     """Start a server anew, and say what became of it. Calls under way may finish on the old connection."""
-    if not _require_server(parts, server_id).enabled:
+    if not require_server(parts, server_id).enabled:
         raise _disabled(server_id)
     parts.audit.record_change("server/restart", f"servers.{server_id}", client=asked_by, server_id=server_id)
     parts.fleet.restart(server_id)
@@ -152,7 +152,7 @@ async def restart_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.n
 
 async def stop_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.name) -> Json:
     """Stop a server until it is started again; the configuration stays. Calls under way may finish."""
-    if not _require_server(parts, server_id).enabled:
+    if not require_server(parts, server_id).enabled:
         raise _disabled(server_id)
     parts.audit.record_change("server/stop", f"servers.{server_id}", client=asked_by, server_id=server_id)
     parts.fleet.hold(server_id)
@@ -161,7 +161,7 @@ async def stop_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.name
 
 async def test_server(parts: Parts, server_id: str) -> Json:
     """Try a server now: one that runs lists its tools, one that failed is started again."""
-    server = _require_server(parts, server_id)
+    server = require_server(parts, server_id)
     if not server.enabled:
         return _describe(parts, server_id, server)
     running = parts.fleet.servers.get(server_id)
@@ -219,7 +219,7 @@ async def page_logout(parts: Parts) -> Json:
 async def tools(parts: Parts, server_id: str | None = None) -> Json:
     """All tools of the enabled servers, or of one server; `allowed` is false for those that are switched off."""
     if server_id is not None:
-        _require_server(parts, server_id)
+        require_server(parts, server_id)
     collected = await parts.catalog.collected(OWNER)
     listed = []
     for owner_id, part in collected.parts.items():
@@ -450,7 +450,7 @@ async def limited(work: Awaitable[Json], limit_s: float) -> Json:
         raise OwnerError("timeout", f"The gateway needed more than {limit_s:g} s. Its log may say why.") from None
 
 
-def _require_server(parts: Parts, server_id: str) -> Server:
+def require_server(parts: Parts, server_id: str) -> Server:
     server = parts.current.config.servers.get(server_id)
     if server is None:
         raise _unknown("server", server_id, parts.current.config.servers, "pointsman server list")

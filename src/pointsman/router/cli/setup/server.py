@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pointsman.core.escape import escaped
+from pointsman.core.model import NEEDS_SIGN_IN
 from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
@@ -25,13 +25,14 @@ from pointsman.router.cli.common.output import echo, paint, print_json, table
 from pointsman.router.cli.common.owner import (
     ask_gateway,
     ask_if_running,
-    complete,
     owned_folder,
     paint_state,
     plural,
     progress,
 )
 from pointsman.router.cli.common.replicas import here_option, tell_of_others, well_at_others
+from pointsman.router.cli.common.server_argument import as_id, server_argument
+from pointsman.router.cli.setup.server_login import login, logout
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
 if TYPE_CHECKING:
@@ -40,23 +41,6 @@ if TYPE_CHECKING:
 TRIAL_S = 120.0
 RESERVED = "pointsman"  # an id that no server has; its log is that of the gateway
 _URL = ("http://", "https://")
-
-
-def _as_id(name: str) -> str:
-    """The id of a server whose entry has a name that is none, such as `My Notes`."""
-    if re.fullmatch(r"(?!.*__)[A-Za-z0-9_-]+", name):
-        return name
-    from pointsman.config.pasted import mended_id
-
-    return mended_id(name) or name
-
-
-server_argument = click.argument(
-    "server_id",
-    metavar="SERVER",
-    shell_complete=complete("servers"),
-    callback=lambda _context, _parameter, name: _as_id(name),
-)
 
 
 @click.group()
@@ -100,6 +84,7 @@ class CommandLast(click.Command):
 @click.argument("command", metavar="COMMAND [ARGS]... | URL", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Environment variable. Repeatable.")
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="HTTP header. Repeatable.")
+@click.option("--oauth", is_flag=True, help="Of a URL: sign in with OAuth, by `pointsman server login NAME`.")
 @click.option("--transport", type=click.Choice(["http", "sse"]), help="Of a URL. Default: http.")
 @click.option("--cwd", help="Working directory of the command.")
 @click.option("--project", "projects", multiple=True, help="Only for callers of this project. Repeatable.")
@@ -112,6 +97,7 @@ def add(
     command: tuple[str, ...],
     variables: tuple[str, ...],
     headers: tuple[str, ...],
+    oauth: bool,
     transport: str | None,
     cwd: str | None,
     projects: tuple[str, ...],
@@ -127,13 +113,14 @@ def add(
     \b
     pointsman server add time uvx mcp-server-time
     pointsman server add notes --env 'NOTES_KEY=${NOTES_KEY}' npx -y notes-server
+    pointsman server add board --oauth https://board.example/mcp
     pointsman server add tracker --header 'Authorization: Bearer ${TRACKER_TOKEN}' https://tracker.example/mcp
     """
     from pointsman.config.edits import add_server, variables_not_set
     from pointsman.router.cli.common.added_server import check_command, refuse_own_gateway
     from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors, require_projects
 
-    server_id = _as_id(name)
+    server_id = as_id(name)
     given: dict[str, Any] = {
         "name": title or (name if name != server_id else None),
         **_target(command),
@@ -141,6 +128,7 @@ def add(
         "cwd": cwd,
         "env": _pairs(variables, "=", "--env"),
         "headers": _pairs(headers, ":", "--header"),
+        "oauth": "auto" if oauth else None,
         "projects": list(projects),
     }
     entry = {key: value for key, value in given.items() if value}
@@ -290,6 +278,8 @@ def _toggle(enabled: bool) -> click.Command:
 
 server.add_command(_toggle(enabled=True))
 server.add_command(_toggle(enabled=False))
+server.add_command(login)
+server.add_command(logout)
 
 
 @server.command()
@@ -407,7 +397,7 @@ def _show_flags(flags: Sequence[Mapping[str, str]]) -> None:
 def _show_failure(found: dict[str, Any]) -> None:
     server_id = found["id"]
     reason = found["reason"] or "no reason is known"
-    word = "does not run" if found["state"] == "failed" else f"is {found['state']}"
+    word = "does not run" if found["state"] in ("failed", NEEDS_SIGN_IN) else f"is {found['state']}"
     echo(f"Server `{server_id}` {paint(word, 'red')}: {escaped(reason.rstrip('.'))}.", err=True)
     from pointsman.router.owner.last_words import telling_lines
 
@@ -426,6 +416,8 @@ def _show_failure(found: dict[str, Any]) -> None:
         from pointsman.router.owner.description import silent_step
 
         note(f"It hangs, or is busy with a call. {silent_step(found)}.")
+    elif found["state"] == NEEDS_SIGN_IN:
+        return
     elif found["state"] == "starting":
         note("It is still starting; `pointsman server list` shows when it runs.")
     elif words:
@@ -499,6 +491,8 @@ def _try_alone(server_id: str, config_file: Path | None, state_dir: Path | None)
         near = closest(server_id, config.servers)
         hint = f" Did you mean `{near}`?" if near else " `pointsman server list` shows them."
         raise ConfigCommandError(f"There is no server `{server_id}`.{hint}")
+    if config.servers[server_id].oauth is not None:
+        raise CommandError(f"`{server_id}` has `oauth`: only a running gateway signs in. `pointsman serve` starts one.")
     note("No gateway runs now, so the server is started for this trial only.")
     with progress(f"Trying `{server_id}` ..."):
         return try_server(config, server_id, path, owned_folder(state_dir))
