@@ -106,6 +106,10 @@ class BackChannel(Protocol):
         """
         ...
 
+    def reachable(self) -> bool:
+        """Whether the client is connected now, or is to come back by itself because it has been answered (modern)."""
+        ...
+
 
 class Change(msgspec.Struct, frozen=True):
     """A change that clients may have subscribed to: of a list, or of a resource."""

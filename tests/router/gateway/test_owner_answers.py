@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from mcp import types
@@ -141,6 +142,27 @@ async def test_the_owner_may_answer_before_a_legacy_client_does(gated: Gated) ->
         assert not (await call).is_error
     assert ("ok", None, "cli once") in await gated.rows("new:plain")
     assert ("denied", "confirmation_refused", "cli refused") in await gated.rows("new:stay")
+
+
+async def _silence() -> dict[str, Any]:
+    await asyncio.Event().wait()
+    return {}
+
+
+@pytest.mark.parametrize("word", ["once", "always"])
+async def test_the_owners_yes_does_not_run_a_call_whose_legacy_client_has_left(word: str, gated: Gated) -> None:
+    tag = f"left-{word}"
+    async with speaker(gated.gateway, "legacy", capabilities=FORM) as one:
+        call = asyncio.create_task(one.answering("tools/call", executing("old:places", tag), _silence))
+        pending = await gated.one_pending("old:places", tag)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    with pytest.raises(OperationError, match=r"Nothing was run: the client of `test` left") as told:
+        await gated.owner("answer_approval", id=pending["id"], answer=word)
+    assert ("for always holds" in str(told.value)) == (word == "always")
+    assert await gated.pending("old:places", tag) == []
+    assert gated.ran(tag) == 0
+    assert ("denied", "confirmation_required", "client gone") in await gated.rows("old:places")
 
 
 async def test_the_owner_may_answer_before_a_modern_client_comes_back(gated: Gated) -> None:

@@ -423,6 +423,9 @@ class _NoQuestions:
     async def ask(self, method: str, params: Json) -> Json:
         raise CannotAskError
 
+    def reachable(self) -> bool:
+        return True
+
 
 async def _call(
     parts: Parts, caller: Caller, tool: str, arguments: Json, limit_s: float, client: Client = _CLIENT
