@@ -90,9 +90,18 @@ def _show_failure(found: dict[str, Any]) -> None:
         note(f"It hangs, or is busy with a call. {silent_step(found)}.")
     elif found["state"] == "starting":
         note("It is still starting; `pointsman server list` shows when it runs.")
+    elif _lasts(reason):
+        note("Change its entry in the configuration, or what the reason names: it is not started before that.")
     elif words:
         note(f"The gateway tries it again. `pointsman server log {server_id}` shows more of what it wrote.")
     elif found["kind"] in ("http", "sse") and "`headers`" not in reason:
         note("The gateway tries it again. Check its URL and headers in the configuration.")
     else:
         note("The gateway tries it again.")
+
+
+def _lasts(reason: str) -> bool:
+    """Whether another attempt cannot help: its sandbox cannot be enforced, and no path is missing that may come."""
+    from pointsman.router.downstream.stdio.launch import AS_CONFINED
+
+    return AS_CONFINED in reason and "does not exist" not in reason
