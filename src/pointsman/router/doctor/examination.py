@@ -15,6 +15,7 @@ from pointsman.router.doctor.gateway import (
     check_refused_clients,
     check_servers,
 )
+from pointsman.router.doctor.patterns import check_patterns
 from pointsman.router.doctor.sandboxes import check_sandboxes
 from pointsman.router.doctor.surroundings import (
     check_certificates,
@@ -36,6 +37,7 @@ CHECKS: tuple[Check, ...] = (
     check_gateway,
     check_servers,
     check_definitions,
+    check_patterns,
     check_own_server,
     check_programs,
     check_sandboxes,
@@ -63,7 +65,8 @@ def with_gateway(inspected: Inspected) -> Inspected:
         return inspected
     try:
         status = ask(inspected.state_dir, "status")
+        tools = tuple(ask(inspected.state_dir, "names")["tools"])
     except (NoGatewayError, OperationError) as error:
         return dataclasses.replace(inspected, running=running, channel_problem=str(error))
     running = RunningGateway(status["url"], status["process"], status["configuration"])  # of replicas, the one asked
-    return dataclasses.replace(inspected, running=running, status=status)
+    return dataclasses.replace(inspected, running=running, status=status, tools=tools)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +36,7 @@ class Inspected:
     token: str | None = None  # with which a client would connect
     running: RunningGateway | None = None
     status: Mapping[str, Any] | None = None  # the answer of the owner's channel
+    tools: Sequence[str] = ()  # the keys of all tools that its servers list
     channel_problem: str = ""  # why there is no status
     client: str | None = None  # of which the file is checked, too
     environ: Mapping[str, str] = field(default_factory=dict)
