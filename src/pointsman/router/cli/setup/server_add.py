@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pointsman.router.cli.common.edited import Edited
 
 _URL = ("http://", "https://")
+_PINS = ("first-use", "schema", "locked", "off")
+_CONFIRM_WORDS = ("never", "destructive", "writes")
 
 
 class CommandLast(click.Command):
@@ -63,6 +66,18 @@ class CommandLast(click.Command):
 @click.option("--cwd", help="Working directory of the command.")
 @click.option("--project", "projects", multiple=True, help="Only for callers of this project. Repeatable.")
 @click.option("--title", help="Display name. Default: NAME.")
+@click.option("--pin", type=click.Choice(_PINS), help="Which definitions wait for approval. Default: first-use.")
+@click.option(
+    "--confirm",
+    multiple=True,
+    metavar="destructive|writes|PATTERN",
+    help="Calls that need a person's yes: a word, or patterns such as 'NAME:delete_*'. Repeatable.",
+)
+@click.option("--trust-annotations", is_flag=True, help="Believe what the server says its tools do.")
+@click.option("--sandbox", is_flag=True, help="Confine the command to its own files, without a network.")
+@click.option("--sandbox-read", "reads", multiple=True, metavar="PATH", help="It may read this, too. Repeatable.")
+@click.option("--sandbox-write", "writes", multiple=True, metavar="PATH", help="It may change this. Repeatable.")
+@click.option("--sandbox-network", "network", is_flag=True, help="It may use the network.")
 @edited_config_option
 @state_dir_option
 @json_option
@@ -75,6 +90,13 @@ def add(
     cwd: str | None,
     projects: tuple[str, ...],
     title: str | None,
+    pin: str | None,
+    confirm: tuple[str, ...],
+    trust_annotations: bool,
+    sandbox: bool,
+    reads: tuple[str, ...],
+    writes: tuple[str, ...],
+    network: bool,
     config_file: Path | None,
     state_dir: Path | None,
     as_json: bool,
@@ -87,6 +109,7 @@ def add(
     pointsman server add time uvx mcp-server-time
     pointsman server add notes --env 'NOTES_KEY=${NOTES_KEY}' npx -y notes-server
     pointsman server add tracker --header 'Authorization: Bearer ${TRACKER_TOKEN}' https://tracker.example/mcp
+    pointsman server add files --confirm destructive --sandbox-write ~/notes mcp-server-files ~/notes
     """
     from pointsman.config.edits import add_server, variables_not_set
     from pointsman.router.cli.common.added_server import check_command, refuse_own_gateway
@@ -101,8 +124,14 @@ def add(
         "env": _pairs(variables, "=", "--env"),
         "headers": _pairs(headers, ":", "--header"),
         "projects": list(projects),
+        "pin": pin,
+        "confirm": _confirm(confirm),
+        "trust_annotations": trust_annotations,
     }
     entry = {key: value for key, value in given.items() if value}
+    if sandbox or reads or writes or network:
+        allowed = {"read": _paths(reads), "write": _paths(writes), "network": network}
+        entry["sandbox"] = {key: value for key, value in allowed.items() if value}
     options = click.get_current_context().command.params
     check_command(command, {name for option in options if isinstance(option, click.Option) for name in option.opts})
     edited = Edited.find(config_file, state_dir)
@@ -123,6 +152,22 @@ def _target(command: Sequence[str]) -> dict[str, Any]:
     if rest:
         raise ConfigCommandError(f"A URL takes no arguments, but `{rest[0]}` follows it. Write options before the URL.")
     return {"url": first}
+
+
+def _confirm(given: Sequence[str]) -> str | list[str] | None:
+    """One word, or a list of patterns. The configuration's own check says what is wrong with a pattern."""
+    if not given:
+        return None
+    if not any(one in _CONFIRM_WORDS for one in given):
+        return list(given)
+    if len(given) > 1:
+        raise ConfigCommandError(f"--confirm is one of {', '.join(_CONFIRM_WORDS)}, or one or more patterns.")
+    return given[0]
+
+
+def _paths(given: Sequence[str]) -> list[str]:
+    """As seen from here: in the file, a relative path would begin at the file's folder."""
+    return [path if path.startswith(("~", "$")) else os.path.abspath(path) for path in given]
 
 
 def _pairs(given: Sequence[str], separator: str, option: str) -> dict[str, str]:
