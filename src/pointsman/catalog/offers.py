@@ -6,9 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 
 from msgspec import Struct
 
+from pointsman.catalog.definition_watch import Definition, Named
 from pointsman.catalog.definitions import encode_entry, visible_entry
 from pointsman.catalog.list_cache import BuildItems, Clock, ListCache, ListWaits, Snapshot
 from pointsman.catalog.names import (
@@ -21,6 +23,8 @@ from pointsman.catalog.names import (
     unwrap_uri,
     wrap_uri,
 )
+from pointsman.catalog.pins import PINNED, PinnedKind
+from pointsman.catalog.scan import Flag, scan_hidden
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.skills import directory, skill_entries, skills_around, skills_with, wrap_skill
 from pointsman.config.model import GatewayConfig
@@ -71,15 +75,18 @@ class Offers:
     ) -> None:
         self._catalog = catalog
         self._sources = sources
+        self._hidden: dict[tuple[str, PinnedKind, str], tuple[Flag, ...]] = {}  # what was removed from an entry
         self._lists = {
-            kind: ListCache(kind, _entries_of(kind), sources, clock, waits, admission=catalog.admission)
+            kind: ListCache(kind, self._entries_of(kind), sources, clock, waits, admission=catalog.admission)
             for kind in (RESOURCES, TEMPLATES, PROMPTS, SKILLS)
         }
         self._logged: set[tuple[str, str, str]] = set()
+        catalog.watch.also(self._definitions)
 
     def reconfigure(self, config: GatewayConfig) -> None:
         for lists in self._lists.values():
             lists.keep_only(config.servers)
+        self._hidden = {key: flags for key, flags in self._hidden.items() if key[0] in config.servers}
 
     async def close(self) -> None:
         for lists in self._lists.values():
@@ -246,6 +253,44 @@ class Offers:
         last = listed.last_list()
         return (*last.changed, *last.unapproved) if last is not None else ()
 
+    def _entries_of(self, kind: ListKind) -> BuildItems[Json]:
+        """Entries as the server sent them, without invisible text and without those that cannot be encoded."""
+        if kind is SKILLS:
+            return skill_entries
+        pinned = PINNED.get(kind)
+
+        def entries_of(source: ToolSource, entries: dict[str, Json], before: dict[str, Json]) -> dict[str, Json]:
+            encoded = {key: data for key, entry in entries.items() if (data := encode_entry(entry)) is not None}
+            shown = {key: visible_entry(entries[key], kind.key, data) for key, data in encoded.items()}
+            if pinned is not None:
+                self._note_hidden(source.id, pinned, entries, shown)
+            return shown
+
+        return entries_of
+
+    def _note_hidden(
+        self, server_id: str, kind: PinnedKind, entries: Mapping[str, Json], shown: Mapping[str, Json]
+    ) -> None:
+        """Keep what was removed from prompts and templates, for the scan of definitions."""
+        self._hidden = {key: flags for key, flags in self._hidden.items() if key[:2] != (server_id, kind)} | {
+            (server_id, kind, name): scan_hidden(name, entries[name])
+            for name, entry in shown.items()
+            if entry is not entries[name]
+        }
+        self._catalog.watch.listed()
+
+    def _definitions(self) -> dict[str, dict[Named, Definition]]:
+        """The prompts and templates of all enabled servers that were listed."""
+        found: dict[str, dict[Named, Definition]] = {}
+        for server_id in (one for one, server in self._catalog.rights.config.servers.items() if server.enabled):
+            for kind in (PROMPTS, TEMPLATES):
+                last = self._lists[kind].last_list(server_id)
+                for name, entry in last.items.items() if last is not None else ():
+                    hidden = self._hidden.get((server_id, PINNED[kind], name), ())
+                    digest = sha256(encode_entry(entry) or b"").digest()
+                    found.setdefault(server_id, {})[PINNED[kind], name] = Definition(entry, digest, hidden)
+        return found
+
     def _usable(self, caller: Caller) -> dict[str, Server]:
         servers, waits = self._catalog.rights.servers_of(caller), self._catalog.admission.waits
         return {one: servers[one] for one in self._catalog.readable_servers(caller) if not waits(one)}
@@ -278,15 +323,3 @@ def _owner(servers: Mapping[str, Server], names: NameIndex, kind: ListKind, name
 
 def _is_bare(server_id: str, server: Server) -> bool:
     return not prefix_of(server_id, server)
-
-
-def _entries_of(kind: ListKind) -> BuildItems[Json]:
-    """Entries as the server sent them, without invisible text and without those that cannot be encoded."""
-    if kind is SKILLS:
-        return skill_entries
-
-    def entries_of(source: ToolSource, entries: dict[str, Json], before: dict[str, Json]) -> dict[str, Json]:
-        encoded = {key: encode_entry(entry) for key, entry in entries.items()}
-        return {key: visible_entry(entries[key], kind.key, data) for key, data in encoded.items() if data is not None}
-
-    return entries_of

@@ -83,11 +83,16 @@ def with_sandbox_paths(reason: str, server: Server) -> str:
 
 
 def describe_flags(flags: Sequence[Flag]) -> list[Json]:
-    """Definitions of a server's tools that a person should read."""
+    """Definitions of a server that a person should read."""
     return [
-        {"tool": flag.tool, "rule": flag.rule, "text": f"`{visible_line(flag.tool, MAX_SHOWN_CHARS)}` {flag.text}"}
+        {"kind": flag.kind, "tool": flag.tool, "rule": flag.rule, "text": f"{_named(flag)} {flag.text}"}
         for flag in flags[:MAX_SHOWN_FLAGS]
     ]
+
+
+def _named(flag: Flag) -> str:
+    name = f"`{visible_line(flag.tool, MAX_SHOWN_CHARS)}`"
+    return name if flag.kind == "tool" else f"{flag.kind} {name}"
 
 
 def unseen_servers(config: GatewayConfig, token_id: str) -> list[str]:

@@ -177,8 +177,10 @@ async def _shown(parts: Parts, server_id: str, held: Held, *, with_diff: bool) -
             shown["diff"] = await parts.pins.diff(server_id, held)
         except StateAwayError as error:
             raise OwnerError("state", f"The approved definitions cannot be read. {error}") from error
-        flags = parts.catalog.watch.flags.get(server_id, ()) if held.kind == "tool" else _scanned(held)
-        shown["flags"] = [flag.text for flag in flags if flag.tool == held.name]
+        watched = held.kind != "instructions"
+        flags = parts.catalog.watch.flags.get(server_id, ()) if watched else _scanned(held)
+        kind = held.kind if watched else "tool"
+        shown["flags"] = [flag.text for flag in flags if (flag.kind, flag.tool) == (kind, held.name)]
     return shown
 
 
