@@ -193,6 +193,8 @@ async def test_the_command_lists_and_answers(gated: Gated) -> None:
     async with person(gated.gateway, "auto", able=False) as (_, model):
         await model.execute("new:places", tag="cmd\u202e")
         pending = await gated.one_pending("new:places")
+        waiting = (await gated.owner("status"))["waiting"]
+        assert waiting["calls"] >= 1
         code, text = await command()
         assert code == 0
         assert "new:places" in text

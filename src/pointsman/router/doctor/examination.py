@@ -9,6 +9,7 @@ from pointsman.router.doctor.cloud_search import check_cloud_search
 from pointsman.router.doctor.configuration import check_configuration, check_place, check_secrets, check_tokens
 from pointsman.router.doctor.findings import Check, Finding, Inspected
 from pointsman.router.doctor.gateway import (
+    check_approvals,
     check_definitions,
     check_gateway,
     check_own_server,
@@ -38,6 +39,7 @@ CHECKS: tuple[Check, ...] = (
     check_servers,
     check_definitions,
     check_patterns,
+    check_approvals,
     check_own_server,
     check_programs,
     check_sandboxes,

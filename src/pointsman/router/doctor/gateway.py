@@ -153,6 +153,15 @@ def check_definitions(inspected: Inspected) -> list[Finding]:
     return findings
 
 
+def check_approvals(inspected: Inspected) -> list[Finding]:
+    """Note calls that wait for the owner's yes."""
+    waiting = inspected.status.get("waiting", {}).get("calls") if inspected.status is not None else None
+    if not waiting:
+        return []
+    what = "1 call waits" if waiting == 1 else f"{waiting} calls wait"
+    return [Finding("approvals", "note", f"{what} for your yes. `pointsman approve` lists what waits.")]
+
+
 def check_own_server(inspected: Inspected) -> list[Finding]:
     """Report a server that leads back to the gateway: it is refused, or answers with the gateway's own tools."""
     return [

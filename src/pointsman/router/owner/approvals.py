@@ -41,6 +41,17 @@ async def list_approvals(parts: Parts) -> Json:
     }
 
 
+async def count_waiting(parts: Parts) -> int | None:
+    """How many calls wait for an answer; None: the state store cannot be read."""
+    if parts.catalog.rights.confirm.idle:
+        return 0
+    try:
+        listed = (await list_approvals(parts))["pending"]
+    except OwnerError:
+        return None
+    return sum(one["answer"] is None for one in listed)
+
+
 async def answer_call(parts: Parts, approval_id: str, answer: Answer, asked_by: str) -> Json:
     """Answer a call that waits. `once`: this call, or the next identical one of a client that cannot be asked."""
     store = parts.gateway.gate.approvals

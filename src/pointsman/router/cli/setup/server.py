@@ -97,6 +97,8 @@ def test(server_id: str, config_file: Path | None, state_dir: Path | None, as_js
         found = ask_if_running(state_dir, "test_server", timeout_s=TRIAL_S, server=server_id)
     if found is None:
         found = _try_alone(server_id, config_file, state_dir)
+    if problem := found.get("configuration"):
+        note(f"It was tried as the gateway runs it now. {problem}")
     show(found, as_json)
     if not found["enabled"]:
         raise CommandError(f"It was not tried. Enable it with `pointsman server enable {server_id}`.")
