@@ -182,6 +182,7 @@ async def test_a_question_times_out_and_a_lost_store_refuses(tmp_path: Path) -> 
             ("denied", "confirmation_required", "timeout"),
         ]
     async with gateway_process(tmp_path, config, token=gateway.token) as gateway:
+        await Gated(gateway, tmp_path).owner("servers")  # the tools are listed, and known to be approved
         for file in gateway.state_dir.glob("values.db*"):
             file.unlink()
         (gateway.state_dir / "values.db").mkdir()
