@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from hashlib import sha256
 
 from msgspec import Struct
@@ -24,7 +25,7 @@ from pointsman.catalog.names import (
     wrap_uri,
 )
 from pointsman.catalog.pins import PINNED, PinnedKind
-from pointsman.catalog.scan import Flag, scan_hidden
+from pointsman.catalog.scan import scan_hidden
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.skills import directory, skill_entries, skills_around, skills_with, wrap_skill
 from pointsman.config.model import GatewayConfig
@@ -75,9 +76,17 @@ class Offers:
     ) -> None:
         self._catalog = catalog
         self._sources = sources
-        self._hidden: dict[tuple[str, PinnedKind, str], tuple[Flag, ...]] = {}  # what was removed from an entry
+        self._defined: dict[tuple[str, PinnedKind], dict[Named, Definition]] = {}  # by server, of its last lists
         self._lists = {
-            kind: ListCache(kind, self._entries_of(kind), sources, clock, waits, admission=catalog.admission)
+            kind: ListCache(
+                kind,
+                self._entries_of(kind),
+                sources,
+                clock,
+                waits,
+                on_list=partial(self._listed, kind),
+                admission=catalog.admission,
+            )
             for kind in (RESOURCES, TEMPLATES, PROMPTS, SKILLS)
         }
         self._logged: set[tuple[str, str, str]] = set()
@@ -86,7 +95,7 @@ class Offers:
     def reconfigure(self, config: GatewayConfig) -> None:
         for lists in self._lists.values():
             lists.keep_only(config.servers)
-        self._hidden = {key: flags for key, flags in self._hidden.items() if key[0] in config.servers}
+        self._defined = {key: listed for key, listed in self._defined.items() if key[0] in config.servers}
 
     async def close(self) -> None:
         for lists in self._lists.values():
@@ -263,32 +272,28 @@ class Offers:
             encoded = {key: data for key, entry in entries.items() if (data := encode_entry(entry)) is not None}
             shown = {key: visible_entry(entries[key], kind.key, data) for key, data in encoded.items()}
             if pinned is not None:
-                self._note_hidden(source.id, pinned, entries, shown)
+                defined = self._defined.setdefault((source.id, pinned), {})
+                for key, data in encoded.items():
+                    defined[pinned, key] = _definition(key, entries[key], shown[key], data)
             return shown
 
         return entries_of
 
-    def _note_hidden(
-        self, server_id: str, kind: PinnedKind, entries: Mapping[str, Json], shown: Mapping[str, Json]
-    ) -> None:
-        """Keep what was removed from prompts and templates, for the scan of definitions."""
-        self._hidden = {key: flags for key, flags in self._hidden.items() if key[:2] != (server_id, kind)} | {
-            (server_id, kind, name): scan_hidden(name, entries[name])
-            for name, entry in shown.items()
-            if entry is not entries[name]
-        }
+    def _listed(self, kind: ListKind, server_id: str, items: Mapping[str, Json]) -> None:
+        """A list is built in blocks; once it is complete, forget what it no longer has, and have it scanned."""
+        if (pinned := PINNED.get(kind)) is None:
+            return
+        before = self._defined.get((server_id, pinned), {})
+        self._defined[server_id, pinned] = {named: found for named, found in before.items() if named[1] in items}
         self._catalog.watch.listed()
 
     def _definitions(self) -> dict[str, dict[Named, Definition]]:
-        """The prompts and templates of all enabled servers that were listed."""
+        """The prompts and templates of all enabled servers that were listed, for the scan."""
+        servers = self._catalog.rights.config.servers
         found: dict[str, dict[Named, Definition]] = {}
-        for server_id in (one for one, server in self._catalog.rights.config.servers.items() if server.enabled):
-            for kind in (PROMPTS, TEMPLATES):
-                last = self._lists[kind].last_list(server_id)
-                for name, entry in last.items.items() if last is not None else ():
-                    hidden = self._hidden.get((server_id, PINNED[kind], name), ())
-                    digest = sha256(encode_entry(entry) or b"").digest()
-                    found.setdefault(server_id, {})[PINNED[kind], name] = Definition(entry, digest, hidden)
+        for (server_id, _), definitions in self._defined.items():
+            if server_id in servers and servers[server_id].enabled:
+                found.setdefault(server_id, {}).update(definitions)
         return found
 
     def _usable(self, caller: Caller) -> dict[str, Server]:
@@ -323,3 +328,7 @@ def _owner(servers: Mapping[str, Server], names: NameIndex, kind: ListKind, name
 
 def _is_bare(server_id: str, server: Server) -> bool:
     return not prefix_of(server_id, server)
+
+
+def _definition(key: str, sent: Json, shown: Json, encoded: bytes) -> Definition:
+    return Definition(shown, sha256(encoded).digest(), () if shown is sent else scan_hidden(key, sent))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from hashlib import sha256
+from itertools import islice
 from typing import Final, TypeVar
 
 from pointsman.catalog.definitions import ChangedTools, encode_entry, quote_names
@@ -169,16 +170,20 @@ class Pins:
 
     async def gone(self, server_id: str, most: int) -> list[Gone]:
         """The approved definitions that the last lists do not have, at most so many. Raises StateAwayError."""
-        pins = [(kind, pin) for kind, pins in self._gone(server_id).items() for pin in pins.values()][:most]
+        found: list[tuple[PinnedKind, Digests]] = []
+        for kind, pins in self._gone(server_id).items():
+            for pin in islice(pins.values(), most - len(found)):
+                found.append((kind, pin))  # noqa: PERF401 - a comprehension would lose the type
 
         def named() -> list[Gone]:
-            texts = (self._store.text((server_id, kind), pin) for kind, pin in pins)
-            return [
-                Gone(kind, INSTRUCTIONS_NAME if kind == "instructions" else name_in(kind, text), pin.whole.hex())
-                for (kind, pin), text in zip(pins, texts, strict=True)
-            ]
+            return [Gone(kind, self._gone_name(server_id, kind, pin), pin.whole.hex()) for kind, pin in found]
 
         return sorted(await _in_thread(named), key=lambda one: (one.kind, one.name))
+
+    def _gone_name(self, server_id: str, kind: PinnedKind, pin: Digests) -> str:
+        if kind == "instructions":
+            return INSTRUCTIONS_NAME
+        return name_in(kind, self._store.text((server_id, kind), pin))
 
     async def forget(self, server_id: str, chosen: Collection[tuple[str, str]]) -> int:
         """Drop pins of definitions that are not listed any more, by kind and digest; return how many.

@@ -292,7 +292,8 @@ def _by_landlock(start: _Start) -> Launch:
 
 
 def _by_bubblewrap(bwrap: str, start: _Start) -> Launch:
-    env, wanted, host, network = start.env, start.wanted, start.host, start.sandbox.network
+    env, host, network = start.env, start.host, start.sandbox.network
+    wanted: Confinement = start.wanted
     own_tmp = {name: "/tmp" for name in ("TMPDIR", "TMP", "TEMP") if name in env}  # noqa: S108 - it is its own
     home = env.get("HOME", "")
     arguments = [
