@@ -100,14 +100,14 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The passages that have a phrase, ascending, and how often, weighted by column."""
+    """The passages that have a phrase, ascending, and what it adds to the score of each."""
 
     passages: Numbers
-    frequencies: Scores
+    scores: Scores
 
     @property
     def bytes(self) -> int:
-        return self.passages.nbytes + self.frequencies.nbytes
+        return self.passages.nbytes + self.scores.nbytes
 
 
 NOTHING = Found(np.zeros(0, np.int64), np.zeros(0))
@@ -142,6 +142,7 @@ class TextSearch:
         self._cache = cache
         self._occurrences: dict[tuple[str, bool], Sequence[Occurrences]] = {}
         self._found: dict[Phrase, Found] = {}
+        self._summed: tuple[Counter[Phrase], Scores] = Counter(), np.zeros(len(corpus.document_of))
 
     def search(self, query: Query, limit: int, *, enough: int, scope: Scope) -> list[TextHit]:
         """Fits `PassageStore.search`, within a scope."""
@@ -149,8 +150,8 @@ class TextSearch:
         required = [phrases(text) for text in (*query.must, *dict.fromkeys(words))]
         self._prepare(phrase for group in required for phrase in group)
         allowed = self.corpus.within(scope) & ~self._with_any(query.must_not)
-        once = [(phrase, 1) for group in required for phrase in group]
-        complete = self._best(once, self._all(required, allowed), limit)
+        once = Counter(phrase for group in required for phrase in group)
+        complete = self._best(self._sums(once), self._all(required, allowed), limit)
         if len(complete) >= enough or not words or (len({*words, *query.must}) == 1 and not parts):
             return complete
         return _lifted(complete, self._with_some(query, words, parts, allowed, limit))[:limit]
@@ -170,8 +171,9 @@ class TextSearch:
             optional.append(musts[0])  # so that none of the words has to be there
         counted = Counter(phrase for group in (*musts, *optional) for phrase in group)
         self._prepare(counted)
-        matching = self._all(musts, allowed) & self._any(phrase for group in optional for phrase in group)
-        return self._best(list(counted.items()), matching, limit)
+        sums = self._sums(counted)
+        # Whatever has a word has a score: `optional` has all that is counted.
+        return self._best(sums, self._all(musts, allowed) & (sums > 0), limit)
 
     def with_identifiers(self, identifiers: Sequence[str], query: Query, scope: Scope) -> dict[int, int]:
         """Fits `PassageStore.with_identifiers`, for these identifiers."""
@@ -250,19 +252,21 @@ class TextSearch:
             flags[self._phrase(phrase).passages] = True
         return flags
 
-    def _best(self, counted: Sequence[tuple[Phrase, int]], matching: Flags, limit: int) -> list[TextHit]:
+    def _sums(self, counted: Counter[Phrase]) -> Scores:
+        """The score of each passage, by phrases and how often each counts."""
+        if counted != self._summed[0]:
+            sums = np.zeros(len(self.corpus.document_of))
+            for phrase, times in counted.items():
+                found = self._phrase(phrase)
+                sums[found.passages] += found.scores if times == 1 else times * found.scores
+            self._summed = counted, sums
+        return self._summed[1]
+
+    def _best(self, sums: Scores, matching: Flags, limit: int) -> list[TextHit]:
         """The matching passages with the highest scores; equal ones by number."""
         numbers = np.flatnonzero(matching)
         if not len(numbers):
             return []
-        total, norms = self.corpus.total, self.corpus.norms
-        sums = np.zeros(len(matching))
-        for phrase, times in counted:
-            found = self._phrase(phrase)
-            having = len(found.passages)
-            idf = max(LEAST_IDF, math.log((total - having + 0.5) / (having + 0.5)))
-            frequencies = found.frequencies
-            sums[found.passages] += times * idf * (frequencies * (K1 + 1)) / (frequencies + norms[found.passages])
         scores = sums[numbers]
         if len(numbers) > limit:
             least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
@@ -274,7 +278,7 @@ class TextSearch:
     def _phrase(self, phrase: Phrase) -> Found:
         found = self._known(phrase)
         if found is None:
-            found = self._found[phrase] = self._weighted(self._located(phrase))
+            found = self._found[phrase] = self._scored(*self._weighted(self._located(phrase)))
             if self._cache is not None:
                 self._cache.put(phrase, found)
         return found
@@ -313,10 +317,15 @@ class TextSearch:
             starts = starts[others[at] == starts]
         return starts
 
-    def _weighted(self, located: Sequence[tuple[int, Numbers, Numbers]]) -> Found:
-        """Of passages that are alive."""
+    def _scored(self, passages: Numbers, frequencies: Scores) -> Found:
+        having = len(passages)
+        idf = max(LEAST_IDF, math.log((self.corpus.total - having + 0.5) / (having + 0.5)))
+        return Found(passages, idf * (frequencies * (K1 + 1)) / (frequencies + self.corpus.norms[passages]))
+
+    def _weighted(self, located: Sequence[tuple[int, Numbers, Numbers]]) -> tuple[Numbers, Scores]:
+        """The passages that are alive, ascending, and how often each has the phrase, weighted by column."""
         if not located:
-            return NOTHING
+            return NOTHING.passages, NOTHING.scores
         alive = self.corpus.alive
         passages = np.concatenate([each[1] for each in located])
         weights = np.concatenate([WEIGHTS[column] * counts for column, _, counts in located], dtype=np.float64)
@@ -324,14 +333,14 @@ class TextSearch:
         kept[kept] = alive[passages[kept]]
         passages, weights = passages[kept], weights[kept]
         if len({column for column, _, _ in located}) == 1:
-            return Found(passages, weights)
+            return passages, weights
         if len(passages) < len(alive) // _SPARSE:
             numbers, inverse = np.unique(passages, return_inverse=True)
             frequencies: Scores = np.bincount(inverse, weights).astype(np.float64)
-            return Found(numbers, frequencies)
+            return numbers, frequencies
         sums: Scores = np.bincount(passages, weights, minlength=1).astype(np.float64)
         numbers = np.flatnonzero(sums)
-        return Found(numbers, sums[numbers])
+        return numbers, sums[numbers]
 
     def _prepare(self, read: Iterable[Phrase]) -> None:
         """Read the words of these phrases together."""
