@@ -20,7 +20,7 @@ from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.search.vectors import ChosenSearch, VectorIndex
 from pointsman.archive.settings import PostgresStore
-from pointsman.archive.store.base import Scope, Space, VectorCursor, VectorFilter
+from pointsman.archive.store.base import Scope, Space, VectorCursor, VectorFilter, VectorSearch
 from pointsman.archive.store.errors import StoreError, StoreUnusableError
 from pointsman.archive.store.postgres import compaction, vectors
 from pointsman.archive.store.postgres.storage import PostgresStorage
@@ -272,7 +272,8 @@ def test_vectors_are_searched_in_memory_while_they_are_few(
     monkeypatch.setattr(vectors, "MEMORY_BYTES", 39 * 4 * 8)
     assert search.refresh() == space
     many = search.nearest(query, 5, VectorFilter())
-    assert search._chosen is storage.vector_search
+    chosen: VectorSearch = search._chosen
+    assert chosen is storage.vector_search
     assert not search._memory._rows
     assert [each.number for each in many] == [each.number for each in few]
     assert [each.cosine for each in many] == pytest.approx([each.cosine for each in few], abs=2e-3)
@@ -299,7 +300,7 @@ def test_merged_segments_give_their_space_back(storage: PostgresStorage, monkeyp
     storage.housekeeper.tidy()
     with storage.database.reading() as connection:
         (after,) = connection.execute("SELECT pg_total_relation_size('postings')").fetchone()
-    assert after < before  
+    assert after < before  # merging alone only adds
     assert len(storage.passages.search(Query(words=("walrus",)), 1_000, enough=1)) == 280
     assert_agrees(storage)
 

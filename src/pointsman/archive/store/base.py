@@ -333,7 +333,7 @@ class Storage(Protocol):
     def key_values(self) -> KeyValueStore: ...
 
     def reading(self) -> AbstractContextManager[object]:
-        """What this thread reads within the block may be of one state, and costs less. Raises StoreError."""
+        """What this thread reads within the block is of one state, and costs less. Raises StoreError."""
         ...
 
     def turn(self, task: str) -> AbstractContextManager[bool]:

@@ -40,6 +40,7 @@ COMMON_IDENTIFIER = 20  # passages: one in more of them (`utf-8`, `GitHub`) is a
 
 _PIECE = re.compile(r"[^\W_]{2,}")
 _POSITION_BITS = 24
+_GROUP = 32  # scores of which only the best is looked at first
 _SPARSE = 16  # a sixteenth of the passages is sorted faster than all are counted
 
 
@@ -264,14 +265,9 @@ class TextSearch:
 
     def _best(self, sums: Scores, matching: Flags, limit: int) -> list[TextHit]:
         """The matching passages with the highest scores; equal ones by number."""
-        numbers = np.flatnonzero(matching)
-        if not len(numbers):
-            return []
+        candidates = np.where(matching, sums, -1.0)
+        numbers = np.flatnonzero(candidates >= max(0.0, _bound(candidates, limit)))
         scores = sums[numbers]
-        if len(numbers) > limit:
-            least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-            chosen = scores >= least
-            numbers, scores = numbers[chosen], scores[chosen]
         order = np.lexsort((numbers, -scores))[:limit]
         return [TextHit(*hit) for hit in zip(numbers[order].tolist(), scores[order].tolist(), strict=True)]
 
@@ -360,6 +356,12 @@ class TextSearch:
             known = self._reader.read([word], positions=positions).get(word, ())
             self._occurrences[word, positions] = known
         return known
+
+
+def _bound(scores: Scores, count: int) -> float:
+    """A number that at least `count` of the scores reach, and not many more: so many groups have one. -1: too few."""
+    groups = scores[: len(scores) // _GROUP * _GROUP].reshape(_GROUP, -1).max(axis=0)
+    return float(np.partition(groups, len(groups) - count)[len(groups) - count]) if len(groups) > count else -1.0
 
 
 def _places(lists: Sequence[Occurrences]) -> Numbers:

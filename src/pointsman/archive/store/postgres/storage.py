@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-
 from pointsman.archive.store.postgres.compaction import compact_postings
 from pointsman.archive.store.postgres.context_words import ContextWords
 from pointsman.archive.store.postgres.database import PostgresDatabase
@@ -20,9 +18,6 @@ class PostgresStorage(SqlStorage):
         super().__init__(self.database, ContextWords(), self._finish)
         self.vectors = PostgresVectors(self.database, self.housekeeper.wake)
         self.vector_search: PostgresVectorSearch = PostgresVectorSearch(self.database)
-
-    def reading(self) -> AbstractContextManager[object]:
-        return self.database.reading()
 
     def _finish(self) -> None:
         compact_postings(self.database)

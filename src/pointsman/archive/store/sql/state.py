@@ -10,7 +10,8 @@ from pointsman.archive.store.sql.database import Connection, once
 _STATE = """
 SELECT (SELECT value FROM counters WHERE name = 'epoch'), (SELECT value FROM counters WHERE name = 'passage'),
     (SELECT coalesce(min(seq), 0) FROM tombstones), (SELECT coalesce(max(seq), 0) FROM tombstones),
-    (SELECT coalesce(max(seq), 0) FROM vectors), spaces.id, provider, model, dimension, segments.id
+    (SELECT coalesce(min(seq), 0) FROM vectors), (SELECT coalesce(max(seq), 0) FROM vectors),
+    spaces.id, provider, model, dimension, segments.id
 FROM (SELECT 1 AS one) AS always LEFT JOIN spaces ON in_use = 1 LEFT JOIN segments ON ready = 1
 ORDER BY segments.first
 """
@@ -21,7 +22,8 @@ class State(NamedTuple):
     passages: int  # the highest number
     first_tombstone: int  # 0: there is none
     last_tombstone: int
-    last_vector: int  # of all spaces
+    first_vector: int  # of all spaces; 0: there is none
+    last_vector: int
     used: tuple[int, Space] | None  # the space in use, with its number
     segments: tuple[int, ...]  # of the index of words, that are searched, the oldest first
 
@@ -33,7 +35,7 @@ def read_state(connection: Connection) -> State:
 
 def _read(connection: Connection) -> State:
     rows = connection.execute(_STATE).fetchall()
-    epoch, passages, first, last, vector, number, *space, _ = rows[0]
-    used = (int(number), Space(*space)) if number is not None else None
+    epoch, passages, first, last, oldest, newest, number, provider, model, dimension, _ = rows[0]
+    used = (int(number), Space(provider, model, dimension)) if number is not None else None
     segments = tuple(row[-1] for row in rows if row[-1] is not None)
-    return State(epoch, passages, first, last, vector, used, segments)
+    return State(epoch, passages, first, last, oldest, newest, used, segments)

@@ -19,7 +19,7 @@ from pointsman.archive.store.sql.words import SqlWords
 
 
 class SqlStorage:
-    """Fits `Storage`, except for `reading`. Ends with `close`."""
+    """Fits `Storage`. Ends with `close`."""
 
     vector_search: LargeVectorSearch | None = None
 
@@ -34,10 +34,13 @@ class SqlStorage:
         self.archives = SqlArchives(database, words, self.housekeeper.wake)
         self.indexes = SqlIndexes(database)
         self.key_values = SqlKeyValues(database)
-        self._turn, self._close = database.turn, database.close
+        self._engine = database
+
+    def reading(self) -> AbstractContextManager[object]:
+        return self._engine.reading()
 
     def turn(self, task: str) -> AbstractContextManager[bool]:
-        return self._turn(task)
+        return self._engine.turn(task)
 
     def wake_housekeeper(self) -> None:
         self.housekeeper.wake()
@@ -47,4 +50,4 @@ class SqlStorage:
 
     def close(self) -> None:
         self.housekeeper.close()
-        self._close()
+        self._engine.close()

@@ -132,14 +132,16 @@ def _changes(
     number, space = state.used
     if cursor is None or (cursor.store, cursor.space) != (store, number) or cursor.removed < state.first_tombstone - 1:
         removed: tuple[int, ...] = ()
-        reset, last_added = True, 0
+        reset, after = True, 0
     else:
         removed = _removed(connection, cursor.removed) if cursor.removed < state.last_tombstone else ()
-        reset, last_added = False, cursor.added
-    rows = _added(connection, number, last_added) if last_added < state.last_vector else []
-    added = tuple(StoredVector(row[1], row[2], row[3], loaded(row[4])) for row in rows if row[2] is not None)
-    reached = VectorCursor(number, rows[-1][0] if rows else last_added, state.last_tombstone, store)
-    return VectorChanges(space, reached, reset, removed, added, more=len(rows) == _BATCH)
+        reset, after = False, cursor.added
+    start = max(after, state.first_vector - 1)
+    end = max(after, min(start + _BATCH, state.last_vector))
+    rows = _added(connection, number, start, end) if start < end else []
+    added = tuple(StoredVector(*row[:3], loaded(row[3])) for row in rows if row[1] is not None)
+    reached = VectorCursor(number, end, state.last_tombstone, store)
+    return VectorChanges(space, reached, reset, removed, added, more=end < state.last_vector)
 
 
 def _removed(connection: Connection, after: int) -> tuple[int, ...]:
@@ -147,11 +149,12 @@ def _removed(connection: Connection, after: int) -> tuple[int, ...]:
     return tuple(number for (number,) in rows)
 
 
-def _added(connection: Connection, space: int, after: int) -> list[tuple[int, int, int | None, int, bytes]]:
+def _added(connection: Connection, space: int, start: int, end: int) -> list[tuple[int, int, int, bytes]]:
+    """Of a range of numbers: it is found fast, also where an engine has no statistics yet."""
     return connection.execute(
-        "SELECT seq, passage, passages.document, passages.collection, vector FROM vectors LEFT JOIN passages "
-        "ON passages.id = passage WHERE seq > ? AND space = ? ORDER BY seq LIMIT ?",
-        (after, space, _BATCH),
+        "SELECT passage, passages.document, passages.collection, vector FROM vectors JOIN passages "
+        "ON passages.id = passage WHERE seq > ? AND seq <= ? AND space = ? ORDER BY seq",
+        (start, end, space),
     ).fetchall()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from pointsman.archive.store.sql import citations, context, documents, indexes, vectors
@@ -36,6 +35,3 @@ class SqliteStorage(SqlStorage):
     def __init__(self, path: Path, *, busy_s: float = BUSY_S) -> None:
         self.database = SqliteDatabase(path, VERSIONS, busy_s=busy_s)
         super().__init__(self.database, context_words.rank, self.database.checkpoint)
-
-    def reading(self) -> AbstractContextManager[object]:
-        return nullcontext()
