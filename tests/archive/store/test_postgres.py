@@ -7,9 +7,10 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -18,12 +19,16 @@ import pytest
 from pointsman.archive.embedding.passage_vectors import embed_passages
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.model.query import Filters, Query
+from pointsman.archive.search.query_parser import parse
+from pointsman.archive.search.searcher import Searcher
 from pointsman.archive.search.vectors import ChosenSearch, VectorIndex
 from pointsman.archive.settings import PostgresStore
 from pointsman.archive.store.base import Scope, Space, VectorCursor, VectorFilter, VectorSearch
 from pointsman.archive.store.errors import StoreError, StoreUnusableError
 from pointsman.archive.store.postgres import compaction, vectors
+from pointsman.archive.store.postgres.database import Transaction
 from pointsman.archive.store.postgres.storage import PostgresStorage
+from pointsman.archive.store.sql.database import Rows
 from tests.archive.engines import Place, new_store
 from tests.archive.sample_documents import fill, prepared
 from tests.archive.store.agreement import assert_agrees
@@ -289,6 +294,35 @@ def test_vectors_are_searched_in_memory_while_they_are_few(
     assert indexes_of(storage, 8) == 0
     assert search.refresh() == space
     assert isinstance(search._chosen, VectorIndex)
+
+
+def test_a_search_asks_few_statements_in_one_view(storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a round trip."""
+    fill(storage, *(prepared(f"{number}.md", f"walrus text {number}") for number in range(20)))
+    embed_passages(storage, StaticEmbedding())
+    searcher = Searcher(storage, StaticEmbedding())
+    assert len(searcher.search(parse("walrus 3"), 10).found) == 10
+    asked: list[str] = []
+    execute, searching = Transaction.execute, threading.get_ident()
+
+    def counting(transaction: Transaction, statement: str, parameters: Sequence[Any] = (), /) -> Rows:
+        if threading.get_ident() == searching:  # the housekeeper has its own
+            asked.append(statement)
+        return execute(transaction, statement, parameters)
+
+    monkeypatch.setattr(Transaction, "execute", counting)
+    assert len(searcher.search(parse("walrus 4"), 10).found) == 10
+    assert len(asked) <= 4, asked  # the state, blocks of words, passages, their documents
+
+
+def test_vectors_fill_their_pages(storage: PostgresStorage) -> None:
+    space = Space("test", "random", 256)
+    fill(storage, *(prepared(f"{number}.md", f"text {number}") for number in range(140)))
+    pending = storage.vectors.pending(space, 200)
+    storage.vectors.put(space, [(each.number, random_vector(each.number, 256)) for each in pending])
+    with storage.database.reading() as connection:
+        (size,) = connection.execute("SELECT pg_relation_size('vectors')").fetchone()
+    assert size == 10 * 8_192  # 14 on each
 
 
 def test_merged_segments_give_their_space_back(storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch) -> None:
