@@ -325,9 +325,12 @@ class TextSearch:
         alive = self.corpus.alive
         passages = np.concatenate([each[1] for each in located])
         weights = np.concatenate([WEIGHTS[column] * counts for column, _, counts in located], dtype=np.float64)
-        kept = passages < len(alive)  # a segment may be newer than the corpus
-        kept[kept] = alive[passages[kept]]
-        passages, weights = passages[kept], weights[kept]
+        if int(passages.max(initial=0)) >= len(alive):  # a segment may be newer than the corpus
+            known = passages < len(alive)
+            passages, weights = passages[known], weights[known]
+        kept = alive[passages]
+        if not kept.all():
+            passages, weights = passages[kept], weights[kept]
         if len({column for column, _, _ in located}) == 1:
             return passages, weights
         if len(passages) < len(alive) // _SPARSE:
