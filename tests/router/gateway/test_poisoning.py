@@ -77,6 +77,7 @@ async def test_a_test_of_the_server_and_its_screen_show_it(gateway: GatewayProce
 
 
 async def test_prompts_and_templates_are_shown_once_they_are_listed(gateway: GatewayProcess, tmp_path: Path) -> None:
+    await gateway.until_logged("server bad has 2 tools to read")  # without these
     async with speaker(gateway, "modern") as client:
         for method in ("prompts/list", "resources/templates/list"):
             await client.result(method)
