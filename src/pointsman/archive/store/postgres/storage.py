@@ -17,7 +17,7 @@ class PostgresStorage(SqlStorage):
         self.database = PostgresDatabase(url, schema)
         super().__init__(self.database, ContextWords(), self._finish)
         self.vectors = PostgresVectors(self.database, self.housekeeper.wake)
-        self.vector_search: PostgresVectorSearch = PostgresVectorSearch(self.database)
+        self.vector_search = PostgresVectorSearch(self.database)
 
     def _finish(self) -> None:
         compact_postings(self.database)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from pointsman.archive.store.base import LargeVectorSearch
 from pointsman.archive.store.sql.archives import SqlArchives
 from pointsman.archive.store.sql.context import ItemRanking, SqlContext
 from pointsman.archive.store.sql.database import Database
@@ -19,9 +18,7 @@ from pointsman.archive.store.sql.words import SqlWords
 
 
 class SqlStorage:
-    """Fits `Storage`. Ends with `close`."""
-
-    vector_search: LargeVectorSearch | None = None
+    """Fits `Storage`, with the engine's `vector_search`. Ends with `close`."""
 
     def __init__(self, database: Database, rank_items: ItemRanking, finish: Callable[[], None]) -> None:
         """`rank_items`: how the engine ranks context items. `finish`: what it does when the housekeeping is done."""

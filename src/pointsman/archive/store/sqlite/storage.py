@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pointsman.archive.store.base import LargeVectorSearch
 from pointsman.archive.store.sql import citations, context, documents, indexes, vectors
 from pointsman.archive.store.sql.storage import SqlStorage
 from pointsman.archive.store.sqlite import context_words, first_version
@@ -31,6 +32,8 @@ VERSIONS = (
 
 class SqliteStorage(SqlStorage):
     """Fits `Storage`."""
+
+    vector_search: LargeVectorSearch | None = None
 
     def __init__(self, path: Path, *, busy_s: float = BUSY_S) -> None:
         self.database = SqliteDatabase(path, VERSIONS, busy_s=busy_s)
