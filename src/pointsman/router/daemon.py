@@ -415,6 +415,7 @@ class Daemon:
             self._pins,
             self._offers,
             self._peers,
+            read_secrets_again=self._launch.read_secrets_again,
         )
 
     def _gauges(self) -> Gauges:

@@ -186,6 +186,12 @@ async def reload(parts: Parts, asked_by: str = _CLIENT.name) -> Json:
     }
 
 
+async def reload_secrets(parts: Parts) -> Json:
+    """`reload` that asks the commands and keyrings of the configuration again."""
+    parts.read_secrets_again()
+    return await reload(parts)
+
+
 def page_link(parts: Parts) -> Json:
     """A link that signs one browser in to the page, once and within 10 minutes."""
     if not parts.current.config.page.enabled:
@@ -301,6 +307,7 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
         "names": plain(names),
         "servers": plain(servers),
         "reload": plain(reload),
+        "reload_secrets": plain(reload_secrets),
         "page_link": plain(_page_link),
         "page_logout": plain(page_logout),
         "settled_server": of_server(settled_server),

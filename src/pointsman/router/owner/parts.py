@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,3 +53,4 @@ class Parts(Struct, frozen=True):
     offers: Offers
     peers: Peers | None = None  # the other replicas, if there may be any
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself
+    read_secrets_again: Callable[[], None] = lambda: None  # lets the next reload ask commands and keyrings again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -488,11 +489,12 @@ def _try_alone(server_id: str, config_file: Path | None, state_dir: Path | None)
     from pointsman.config.errors import closest
     from pointsman.router.cli.common.edited import Edited
     from pointsman.router.cli.common.options import load_gateway_config, report_config_errors
+    from pointsman.router.cli.common.secret_environment import secret_reader
     from pointsman.router.owner.trial import try_server
 
     with report_config_errors():
         path = config_file or Edited.find(None, state_dir).path
-        config = load_gateway_config(path, tried=server_id)
+        config = load_gateway_config(path, tried=server_id, secrets=secret_reader(os.environ))
     if server_id not in config.servers:
         near = closest(server_id, config.servers)
         hint = f" Did you mean `{near}`?" if near else " `pointsman server list` shows them."
