@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from starlette.types import ASGIApp
@@ -54,6 +53,7 @@ from pointsman.router.owner.server_sign_ins import sign_in_operations
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import (
+    authorization_server,
     counted_rates,
     find_peers,
     open_pins,
@@ -75,7 +75,6 @@ from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import DaemonError, TaskSet
 
 if TYPE_CHECKING:
-    from pointsman.router.auth.server.server import AuthorizationServer
     from pointsman.router.downstream.oauth.service import ServerSignIns
 
 logger = logging.getLogger(__name__)
@@ -211,7 +210,12 @@ class Daemon:
         self._health.pins = self._pins
         self._sign_ins = SignIns(keys, launch.state_dir)
         self._start_peers(keys)
-        self._open_authorization(keys)
+        opening = authorization_server(self._shared, self._current, self._audit, keys, launch.state_dir, self._tasks)
+        self._authorization = await stack.enter_async_context(opening)
+        if self._authorization is not None:
+            self._authorization.revoked = self._signed_out
+            self._access.add_own_server(self._authorization, self._current.config)
+            self._catalog.identities_changed()
         self._build_front(keys)
         shared, sessions, replica_dir = self._shared, self._front.sessions, launch.replica_dir
         start_sharing(shared, replica_dir, self._tasks, self._health, sessions, self._usage, self._sign_ins)
@@ -222,13 +226,9 @@ class Daemon:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
-        parts, url, operations = (
-            self._parts,
-            self._parts.url,
-            channel_operations(self._parts)
-            | pin_operations(self._parts)
-            | grant_operations(self._parts)
-            | sign_in_operations(self._parts),
+        parts, url = self._parts, self._parts.url
+        operations = (
+            channel_operations(parts) | pin_operations(parts) | grant_operations(parts) | sign_in_operations(parts)
         )
 
         def opened() -> None:
@@ -333,22 +333,6 @@ class Daemon:
         if self._peers is not None:
             self._health.replicas = self._peers.report
             self._say(f"pointsman is replica {self._peers.own.id} at {self._peers.own.address}")
-
-    def _open_authorization(self, keys: Sequence[str]) -> None:
-        """Let clients sign in here, if the gateway knows its own address."""
-        self._authorization: AuthorizationServer | None = None
-        if self._current.config.listen.public_url is None:
-            return
-        from pointsman.router.auth.server.server import AuthorizationServer
-
-        values, shared = open_values(self._shared, self._launch.state_dir), self._peers is not None
-        self._authorization = AuthorizationServer(values, self._current, self._audit, keys, shared=shared)
-        self._stack.push_async_callback(asyncio.to_thread, values.close)
-        self._authorization.revoked = self._signed_out
-        self._access.add_own_server(self._authorization, self._current.config)
-        self._catalog.identities_changed()
-        if shared:
-            self._tasks.start("grants", self._authorization.run)
 
     def _signed_out(self, identity_id: str) -> None:
         self._access.identities.forget(identity_id)

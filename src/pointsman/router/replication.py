@@ -25,6 +25,8 @@ from pointsman.router.state.pins import Pins
 from pointsman.router.state.sqlite_values import SqliteKeyValues, set_aside_if_broken
 
 if TYPE_CHECKING:
+    from pointsman.router.audit.log import AuditLog
+    from pointsman.router.auth.server.server import AuthorizationServer
     from pointsman.router.downstream.oauth.service import ServerSignIns
     from pointsman.router.downstream.server.server import DownstreamServer
     from pointsman.router.peers.peers import Peers
@@ -106,6 +108,32 @@ async def counted_rates(
     finally:
         await tasks.cancel("rates")
         await rates.close()
+
+
+@asynccontextmanager
+async def authorization_server(
+    shared: SharedState | None,
+    current: CurrentConfig,
+    audit: AuditLog,
+    keys: Sequence[str],
+    state_dir: Path,
+    tasks: TaskSet,
+) -> AsyncGenerator[AuthorizationServer | None]:
+    """The gateway's own authorization server, whose grants all gateways know; None: it does not know its address."""
+    if current.config.listen.public_url is None:
+        yield None
+        return
+    from pointsman.router.auth.server.server import AuthorizationServer
+
+    values, several = open_values(shared, state_dir), shared is not None or current.config.state.replicas
+    server = AuthorizationServer(values, current, audit, keys, shared=several)
+    if several:
+        tasks.start("grants", server.run)
+    try:
+        yield server
+    finally:
+        await tasks.cancel("grants")
+        await asyncio.to_thread(values.close)
 
 
 def find_peers(
