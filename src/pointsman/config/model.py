@@ -373,6 +373,7 @@ class GatewayConfig(Part):
     """[Where state is kept](#state), and the keys for what clients carry of it."""
     _notes: tuple[str, ...] = PrivateAttr(())
     _empty: Mapping[str, tuple[str, ...]] = PrivateAttr({})
+    _unread: tuple[str, ...] = PrivateAttr(())
 
     @model_validator(mode="after")
     def _check_auth(self) -> GatewayConfig:
@@ -390,9 +391,15 @@ class GatewayConfig(Part):
         """The variables that a server's entry refers to as `${NAME:-}` and that have no value."""
         return self._empty.get(server_id, ())
 
-    def with_notes(self, notes: Iterable[str], empty: Mapping[str, tuple[str, ...]]) -> GatewayConfig:
+    def unread_secrets(self, *keys: str) -> tuple[str, ...]:
+        """The keys at or below `keys` whose command or keyring was not asked: a stand-in takes the place of each."""
+        return tuple(one for one in self._unread if one in keys or one.startswith(tuple(f"{key}." for key in keys)))
+
+    def with_notes(
+        self, notes: Iterable[str], empty: Mapping[str, tuple[str, ...]], unread: Iterable[str] = ()
+    ) -> GatewayConfig:
         copy = self.model_copy()
-        copy._notes, copy._empty = tuple(notes), empty
+        copy._notes, copy._empty, copy._unread = tuple(notes), empty, tuple(unread)
         return copy
 
     def is_flat(self, server: Server) -> bool:

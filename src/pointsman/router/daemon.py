@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from functools import cache
 
 from msgspec.structs import replace
 from starlette.types import ASGIApp
@@ -55,6 +55,7 @@ from pointsman.router.owner.server_sign_ins import sign_in_operations
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import (
+    authorization_server,
     counted_rates,
     find_peers,
     open_pins,
@@ -74,11 +75,6 @@ from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import DaemonError, TaskSet
-
-if TYPE_CHECKING:
-    from pointsman.router.auth.server.server import AuthorizationServer
-    from pointsman.router.downstream.oauth.links import SignInLinks
-    from pointsman.router.downstream.oauth.service import ServerSignIns
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +137,6 @@ class Daemon:
         self._configure_log(launch.config)
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
-        self._sign_ins_to_servers: ServerSignIns | None = None
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
         self._reloader = Reloader(
@@ -195,7 +190,9 @@ class Daemon:
             self._context_use,
             self._rates,
             Gate(open_values(self._shared, launch.state_dir), lambda: self._current.config),
-            CallerSignIns(self._sign_in_links, lambda: self._parts.address(), lambda: self._current.config),
+            CallerSignIns(
+                lambda: self._server_sign_ins().links, lambda: self._parts.address(), lambda: self._current.config
+            ),
         )
         self.gateway.client_connected = self._client_connected
         stack.push_async_callback(self.gateway.close)
@@ -214,7 +211,12 @@ class Daemon:
         self._health.pins = self._pins
         self._sign_ins = SignIns(keys, launch.state_dir)
         self._start_peers(keys)
-        self._open_authorization(keys)
+        opening = authorization_server(self._shared, self._current, self._audit, keys, launch.state_dir, self._tasks)
+        self._authorization = await stack.enter_async_context(opening)
+        if self._authorization is not None:
+            self._authorization.revoked = self._signed_out
+            self._access.add_own_server(self._authorization, self._current.config)
+            self._catalog.identities_changed()
         self._build_front(keys)
         shared, sessions, replica_dir = self._shared, self._front.sessions, launch.replica_dir
         start_sharing(shared, replica_dir, self._tasks, self._health, sessions, self._usage, self._sign_ins)
@@ -225,13 +227,9 @@ class Daemon:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
-        parts, url, operations = (
-            self._parts,
-            self._parts.url,
-            channel_operations(self._parts)
-            | pin_operations(self._parts)
-            | sign_in_operations(self._parts)
-            | grant_operations(self._parts),
+        parts, url = self._parts, self._parts.url
+        operations = (
+            channel_operations(parts) | pin_operations(parts) | grant_operations(parts) | sign_in_operations(parts)
         )
 
         def opened() -> None:
@@ -337,22 +335,6 @@ class Daemon:
             self._health.replicas = self._peers.report
             self._say(f"pointsman is replica {self._peers.own.id} at {self._peers.own.address}")
 
-    def _open_authorization(self, keys: Sequence[str]) -> None:
-        """Let clients sign in here, if the gateway knows its own address."""
-        self._authorization: AuthorizationServer | None = None
-        if self._current.config.listen.public_url is None:
-            return
-        from pointsman.router.auth.server.server import AuthorizationServer
-
-        values, shared = open_values(self._shared, self._launch.state_dir), self._peers is not None
-        self._authorization = AuthorizationServer(values, self._current, self._audit, keys, shared=shared)
-        self._stack.push_async_callback(asyncio.to_thread, values.close)
-        self._authorization.revoked = self._signed_out
-        self._access.add_own_server(self._authorization, self._current.config)
-        self._catalog.identities_changed()
-        if shared:
-            self._tasks.start("grants", self._authorization.run)
-
     def _signed_out(self, identity_id: str) -> None:
         self._access.identities.forget(identity_id)
         self.gateway.hub.rights_changed()
@@ -363,6 +345,9 @@ class Daemon:
         memory = self._memory = ServerMemory(self._launch.own_dir)
         self._shares = TokenShares(self._current.config.limits)
         in_flight = self._in_flight = InFlight(lambda: self._current.config.limits.in_flight_bytes)
+        self._server_sign_ins = cache(  # opened for the first server that has `oauth`
+            lambda: open_server_sign_ins(open_values(self._shared, state_dir), self._current, self._keys, self._stack)
+        )
         connectors = Connectors(
             SystemProcesses(guard, protected=protected_paths(state_dir, self._launch.config_path)),
             state_dir,
@@ -381,17 +366,6 @@ class Daemon:
             memory=memory,
             make_accounts=connectors.accounts,
         )
-
-    def _server_sign_ins(self) -> ServerSignIns:
-        """The sign-ins to servers, made for the first one that has `oauth`."""
-        if self._sign_ins_to_servers is None:
-            values = open_values(self._shared, self._launch.state_dir)
-            self._sign_ins_to_servers = open_server_sign_ins(values, self._current, self._keys)
-            self._stack.push_async_callback(self._sign_ins_to_servers.close)
-        return self._sign_ins_to_servers
-
-    def _sign_in_links(self) -> SignInLinks:
-        return self._server_sign_ins().links
 
     def _build_catalog(self) -> None:
         self._access = Access(self._current.config)
@@ -474,6 +448,7 @@ class Daemon:
             self._server_sign_ins,
             self._authorization,
             self._peers,
+            read_secrets_again=self._launch.read_secrets_again,
         )
 
     def _gauges(self) -> Gauges:

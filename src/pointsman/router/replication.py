@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +25,8 @@ from pointsman.router.state.pins import Pins
 from pointsman.router.state.sqlite_values import SqliteKeyValues, set_aside_if_broken
 
 if TYPE_CHECKING:
+    from pointsman.router.audit.log import AuditLog
+    from pointsman.router.auth.server.server import AuthorizationServer
     from pointsman.router.downstream.oauth.service import ServerSignIns
     from pointsman.router.downstream.server.server import DownstreamServer
     from pointsman.router.peers.peers import Peers
@@ -49,13 +51,17 @@ def open_values(shared: SharedState | None, state_dir: Path) -> KeyValues:
     return shared.values if shared is not None else SqliteKeyValues(state_dir)
 
 
-def open_server_sign_ins(values: KeyValues, current: CurrentConfig, keys: Sequence[str]) -> ServerSignIns:
-    """Return the sign-ins to servers, which all gateways with the same store share."""
+def open_server_sign_ins(
+    values: KeyValues, current: CurrentConfig, keys: Sequence[str], stack: AsyncExitStack
+) -> ServerSignIns:
+    """Return the sign-ins to servers, which all gateways with the same store share. `stack` closes them."""
     from pointsman.router.downstream.oauth.client_document import client_document_url  # for few gateways
     from pointsman.router.downstream.oauth.service import ServerSignIns
     from pointsman.router.downstream.oauth.store import SignInStore
 
-    return ServerSignIns(SignInStore(values, keys), lambda: client_document_url(current.config))
+    sign_ins = ServerSignIns(SignInStore(values, keys), lambda: client_document_url(current.config))
+    stack.push_async_callback(sign_ins.close)
+    return sign_ins
 
 
 def open_pins(
@@ -106,6 +112,32 @@ async def counted_rates(
     finally:
         await tasks.cancel("rates")
         await rates.close()
+
+
+@asynccontextmanager
+async def authorization_server(
+    shared: SharedState | None,
+    current: CurrentConfig,
+    audit: AuditLog,
+    keys: Sequence[str],
+    state_dir: Path,
+    tasks: TaskSet,
+) -> AsyncGenerator[AuthorizationServer | None]:
+    """The gateway's own authorization server, whose grants all gateways know; None: it does not know its address."""
+    if current.config.listen.public_url is None:
+        yield None
+        return
+    from pointsman.router.auth.server.server import AuthorizationServer
+
+    values, several = open_values(shared, state_dir), shared is not None or current.config.state.replicas
+    server = AuthorizationServer(values, current, audit, keys, shared=several)
+    if several:
+        tasks.start("grants", server.run)
+    try:
+        yield server
+    finally:
+        await tasks.cancel("grants")
+        await asyncio.to_thread(values.close)
 
 
 def find_peers(

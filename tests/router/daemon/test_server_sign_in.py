@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
+from pointsman.config.loader import load
 from pointsman.router.owner.client import ask
 from tests.gateway_process import gateway_process
 from tests.router.cli.commands import run
@@ -180,3 +181,17 @@ async def test_no_output_holds_a_token(office: Office) -> None:
     shown += [(await office.owner.get(path)).text for path in ("/page/servers/tracker", "/metrics", "/health")]
     assert secrets
     assert not [secret for secret in secrets if any(secret in text for text in shown)]
+
+
+async def test_a_server_is_added_with_a_sign_in(office: Office) -> None:
+    """Without a gateway on its folder, `server test` says that only a gateway signs in."""
+    folder = office.folder / "other"
+    folder.mkdir()
+    file = folder / "pointsman.yaml"
+    file.write_text("servers: {}\n")
+    added = await run(folder, "server", "add", "far", "--oauth", "https://far.example/mcp", "--config", str(file))
+    assert added.code == 0, added.stderr
+    entry = load(file, {}).servers["far"]
+    assert entry.oauth is not None
+    tried = await run(folder, "server", "test", "far", "--config", str(file))
+    assert "only a running gateway signs in" in tried.stderr

@@ -46,7 +46,8 @@ class Access:
         if rules != self._rules:
             self.identities.forget_all()
         self._rules = rules
-        self._issuers = _issuers(config, resources, self._issuers) if resources is not None else None
+        # Without rules there is nothing to verify: what fetches keys stays unloaded.
+        self._issuers = _issuers(config, resources, self._issuers) if resources is not None and config.auth else None
         sources: list[IdentitySource] = [self._issuers] if self._issuers is not None else []
         self.identities.sources = [*sources, *([self._own] if self._own is not None and own_server is not None else [])]
 

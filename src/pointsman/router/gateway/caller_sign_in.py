@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from pointsman.config.model import GatewayConfig
+from pointsman.config.model import CurrentConfig
 from pointsman.core.errors import ServerUnavailableError, SignInRequiredError
 from pointsman.core.model import Json
 from pointsman.core.seams import BackChannel, CannotAskError, ClientGoneError, FrontRequest, ProtocolError
@@ -34,12 +34,10 @@ _AGAIN: Final = "Make the same call again if it is still wanted."
 class CallerSignIns:
     """`links` is called for the first caller that has to sign in."""
 
-    def __init__(
-        self, links: Callable[[], SignInLinks], address: Callable[[], str], config: Callable[[], GatewayConfig]
-    ) -> None:
+    def __init__(self, links: Callable[[], SignInLinks], address: Callable[[], str], current: CurrentConfig) -> None:
         self._links = links
         self._address = address  # where browsers find the gateway
-        self._config = config
+        self._current = current
 
     async def require(
         self,
@@ -142,7 +140,7 @@ class CallerSignIns:
             await self._links().wait(link.server, link.holder, LOOK_EVERY_S)
 
     def _name(self, server_id: str) -> str:
-        server = self._config().servers.get(server_id)
+        server = self._current.config.servers.get(server_id)
         return server.name if server is not None and server.name else server_id
 
 

@@ -57,6 +57,7 @@ class Parts(Struct, frozen=True):
     authorization: AuthorizationServer | None = None  # if clients can sign in here
     peers: Peers | None = None  # the other replicas, if there may be any
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself
+    read_secrets_again: Callable[[], None] = lambda: None  # lets the next reload ask commands and keyrings again
 
     def address(self) -> str:
         """Where browsers find the gateway: `listen.public_url`, or this machine."""
