@@ -190,9 +190,7 @@ class Daemon:
             self._context_use,
             self._rates,
             Gate(open_values(self._shared, launch.state_dir), lambda: self._current.config),
-            CallerSignIns(
-                lambda: self._server_sign_ins().links, lambda: self._parts.address(), lambda: self._current.config
-            ),
+            CallerSignIns(lambda: self._server_sign_ins().links, lambda: self._parts.address(), self._current),
         )
         self.gateway.client_connected = self._client_connected
         stack.push_async_callback(self.gateway.close)
