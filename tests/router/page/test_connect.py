@@ -104,6 +104,19 @@ async def test_the_owner_connects_an_account_for_a_token_and_nobody_else_can(des
         await page.wait_for_selector("text=account is connected")
 
 
+async def test_accounts_are_on_the_screen_of_their_server_and_end_there(desk: Office, screens: Screens) -> None:
+    async with desk.browser("eve") as browser:
+        await browser.connect(await desk.link(desk.jwt("eve"), "board"))
+    await screens.check("server-accounts", "/page/servers/board")
+    async with screens.page() as page:
+        await page.goto(f"{desk.gateway.base_url}/page/servers/board")
+        await page.click("text=Revoke >> nth=-1")
+        await page.click("button.danger")
+        await page.wait_for_selector("text=is revoked")
+    listed = (await desk.ask("credentials", server="board"))["credentials"]
+    assert "@sso/eve" not in [one["who"] for one in listed]
+
+
 async def test_somebody_else_is_told_so(desk: Office, screens: Screens) -> None:
     async with _page(screens, "victim") as page:
         await page.goto(await desk.link(desk.jwt("mallory")))
