@@ -5,7 +5,8 @@ that are no extension. First the fixture alone, which must pass everything. Then
 fixture passes alone must pass through the gateway too, or stand in `expected-failures.yml` with the reason; each
 required scenario must pass a check. Then the other side: the suite's mock servers behind a gateway, which is their
 client. Last the scenarios of the skills extension, which are in no set of requirements. They pass with the suite for a
-program that knows no skills, with nothing checked: here each of them must pass a check, and none may skip one.
+program that knows no skills, with nothing checked: here each of them must pass a check, and none may skip one. And the
+two scenarios for authorization servers, against the gateway's own.
 Patterns choose runs by name, `'flat legacy own *'` for example.
 """
 
@@ -14,14 +15,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
 
-from tests.conformance import suite
+from tests.conformance import authorization, suite
 from tests.conformance.expected_failures import expected
 from tests.conformance.targets import DownstreamEra, Surface, fixture, own_front, sdk_front
 
@@ -36,6 +37,7 @@ SKILL_CLIENT_SCENARIOS = (
     "sep-2640-client-verify-size",
     "sep-2640-client-verify-frontmatter",
 )
+AUTHORIZATION = "authorization server"
 # The one reason to skip a check that counts: the protocol version has no such fields.
 NOT_IN_LEGACY = frozenset(
     f"sep-2640-skills-enumeration:sep-2640-skills-{method}-cache-attributes" for method in ("list", "get")
@@ -78,7 +80,8 @@ def skill_runs() -> list[Run]:
 
 def names() -> list[str]:
     clients = [f"{kind} {version}" for kind in ("client", "skills client") for version in VERSIONS]
-    return [*(run.name for run in runs()), *(f"skills {run.name}" for run in skill_runs()), *clients]
+    servers = [f"{AUTHORIZATION} {version}" for version in VERSIONS]
+    return [*(run.name for run in runs()), *(f"skills {run.name}" for run in skill_runs()), *clients, *servers]
 
 
 async def main(patterns: Sequence[str]) -> int:
@@ -97,16 +100,25 @@ async def main(patterns: Sequence[str]) -> int:
             if not _report(f"fixture alone {version}", alone[version], silent(alone[version], required), (), required):
                 return 1
         results = [await _judge(run, alone[run.version], folder) for run in runs() if run.name in chosen]
-        for version in VERSIONS:
-            if f"client {version}" in chosen:
-                results.append(await _judge_as_client(version, folder / f"client-{version}"))
-        for run in skill_runs():
-            if f"skills {run.name}" in chosen:
-                results.append(await _judge_skills(run, folder))
-        for version in VERSIONS:
-            if f"skills client {version}" in chosen:
-                results.append(await _judge_skills_as_client(version, folder / f"skills-client-{version}"))
+        results += await _judge_versions("client", _judge_as_client, chosen, folder)
+        results += [await _judge_skills(run, folder) for run in skill_runs() if f"skills {run.name}" in chosen]
+        results += await _judge_versions("skills client", _judge_skills_as_client, chosen, folder)
+        results += await _judge_versions(AUTHORIZATION, _judge_authorization, chosen, folder)
     return 0 if all(results) else 1
+
+
+async def _judge_versions(
+    kind: str, judge: Callable[[str, Path], Awaitable[bool]], chosen: Collection[str], folder: Path
+) -> list[bool]:
+    """What does not depend on a front: once for each revision of the protocol."""
+    wanted = [version for version in VERSIONS if f"{kind} {version}" in chosen]
+    return [await judge(version, folder / f"{kind.replace(' ', '-')}-{version}") for version in wanted]
+
+
+async def _judge_authorization(version: str, folder: Path) -> bool:
+    verdict = await authorization.run(version, folder)
+    must_pass = unchecked(verdict, authorization.SCENARIOS, version)
+    return _report(f"{AUTHORIZATION} {version}", verdict, must_pass, (), authorization.SCENARIOS)
 
 
 async def _judge(run: Run, alone: suite.Verdict, folder: Path) -> bool:

@@ -167,7 +167,15 @@ def read_text(path: Path) -> str:
 
 def advice(config: GatewayConfig) -> tuple[str, ...]:
     """Warnings about what is valid but hardly intended, each with its keys and the next step."""
-    return (*_state_advice(config), *_cloud_advice(config), *_confirm_advice(config))
+    return (*_state_advice(config), *_cloud_advice(config), *_confirm_advice(config), *_auth_advice(config))
+
+
+def _auth_advice(config: GatewayConfig) -> tuple[str, ...]:
+    return tuple(
+        f"`auth`: issuer `{one.name}` has no rules in `claims`, so nobody can sign in there; see docs/guide/sign-in.md."
+        for one in config.auth
+        if not one.claims
+    )
 
 
 def _state_advice(config: GatewayConfig) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from pointsman.router.downstream.oauth.client_document import PATH as CLIENT_DOC
 from pointsman.router.downstream.oauth.client_document import client_document
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.authentication import Claims, authenticate, read_claims, verify
+from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import checked_head
 from pointsman.router.front.http.responses import HttpError, unauthorized
 from pointsman.router.gateway.gateway import PointsmanGateway
@@ -26,8 +27,9 @@ from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replicas import PATH as PEER_PATH
 from pointsman.router.owner.replicas import peer_endpoint
-from pointsman.router.page.mount import PATHS, PageMount
+from pointsman.router.page.mount import CONSENT_PATHS, PATHS, ConsentMount, PageMount
 
+Endpoint = Callable[[Request], Awaitable[Response]]
 Page = Callable[[Claims], Awaitable[Response]]
 
 _NO_OAUTH = {
@@ -71,12 +73,14 @@ def build_app(
         )
         return Response(text, media_type=CONTENT_TYPE)
 
+    probed = answer_to_probes(lambda: front.sign_in.resources if front.sign_in is not None else None)
     app = Starlette(
         routes=[
             *front.routes(),
             Route("/health", _page(show_health, front)),
             Route("/metrics", _page(show_metrics, front)),
-            *oauth_routes(lambda: front.sign_in.resources if front.sign_in is not None else None),
+            *authorization_routes(front, parts, probed),
+            *oauth_routes(probed),
             Route(CLIENT_DOCUMENT, _client_document(parts), methods=_OAUTH_VERBS),
             *(Route(path, page) for path in PATHS),
             *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
@@ -86,14 +90,47 @@ def build_app(
     return app
 
 
-def oauth_routes(resources: Callable[[], Resources | None] = lambda: None) -> list[Route]:
-    """Return the OAuth paths that clients probe after a 401: metadata of the gateway's resources, if one can sign in.
+def authorization_routes(front: Front, parts: Parts, probed: Endpoint) -> list[Route]:
+    """Return the paths of the gateway's own authorization server; none if it was off at the start.
 
-    The others answer 404 with an `error_description` that says what to do: several clients show the user only that
-    sentence.
+    `probed` answers if a reload has switched it off.
+    """
+    server = parts.authorization
+    if server is None:
+        return []
+    from pointsman.router.auth.server.endpoints import oauth_endpoints
+
+    def address(request: Request) -> str | None:
+        host = request.client.host if request.client is not None else ""
+        return None if is_exempt(host, front.hosts.trusted_proxies) else host
+
+    def guarded(endpoint: Endpoint) -> Endpoint:
+        async def checked(request: Request) -> Response:
+            try:
+                checked_head(request.headers.raw, front.hosts)
+            except HttpError as error:
+                return Response(error.body(), error.status, media_type="application/json")
+            return await (endpoint if server.issuer else probed)(request)
+
+        return checked
+
+    consent = ConsentMount(parts, server, lambda: front.hosts)
+    return [*(Route(path, consent) for path in CONSENT_PATHS), *oauth_endpoints(server, address, guarded)]
+
+
+def oauth_routes(probed: Endpoint | None = None) -> list[Route]:
+    """Return the OAuth paths that clients probe after a 401."""
+    return [Route(path, probed or answer_to_probes(), methods=_OAUTH_VERBS) for path in _OAUTH_PATHS]
+
+
+def answer_to_probes(resources: Callable[[], Resources | None] = lambda: None) -> Endpoint:
+    """Return the answer to probes: metadata of the gateway's resources, if one can sign in.
+
+    All other paths get a 404 with an `error_description` that says what to do: several clients show the user only
+    that sentence.
     """
 
-    async def answer(request: Request) -> JSONResponse:
+    async def answer(request: Request) -> Response:
         known, path = resources(), request.url.path
         if known is None:
             return JSONResponse(_NO_OAUTH, status_code=404)
@@ -102,7 +139,7 @@ def oauth_routes(resources: Callable[[], Resources | None] = lambda: None) -> li
             return JSONResponse(_NOT_HERE, status_code=404)
         return JSONResponse(document, headers={"cache-control": f"max-age={METADATA_S}"})
 
-    return [Route(path, answer, methods=_OAUTH_VERBS) for path in _OAUTH_PATHS]
+    return answer
 
 
 def _client_document(parts: Parts) -> Callable[[Request], Awaitable[Response]]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from functools import cache
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from starlette.types import ASGIApp
@@ -45,6 +46,7 @@ from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.other_paths import OtherPaths
 from pointsman.router.owner.changes import changed_entries
 from pointsman.router.owner.channel import owner_channel
+from pointsman.router.owner.grants import grant_operations
 from pointsman.router.owner.operations import OWNER, page_link, summary
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.pins import pin_operations
@@ -72,6 +74,9 @@ from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import DaemonError, TaskSet
+
+if TYPE_CHECKING:
+    from pointsman.router.auth.server.server import AuthorizationServer
 
 logger = logging.getLogger(__name__)
 
@@ -205,6 +210,7 @@ class Daemon:
         self._health.pins = self._pins
         self._sign_ins = SignIns(keys, launch.state_dir)
         self._start_peers(keys)
+        self._open_authorization(keys)
         self._build_front(keys)
         shared, sessions, replica_dir = self._shared, self._front.sessions, launch.replica_dir
         start_sharing(shared, replica_dir, self._tasks, self._health, sessions, self._usage, self._sign_ins)
@@ -218,7 +224,10 @@ class Daemon:
         parts, url, operations = (
             self._parts,
             self._parts.url,
-            channel_operations(self._parts) | pin_operations(self._parts) | sign_in_operations(self._parts),
+            channel_operations(self._parts)
+            | pin_operations(self._parts)
+            | grant_operations(self._parts)
+            | sign_in_operations(self._parts),
         )
 
         def opened() -> None:
@@ -324,6 +333,26 @@ class Daemon:
             self._health.replicas = self._peers.report
             self._say(f"pointsman is replica {self._peers.own.id} at {self._peers.own.address}")
 
+    def _open_authorization(self, keys: Sequence[str]) -> None:
+        """Let clients sign in here, if the gateway knows its own address."""
+        self._authorization: AuthorizationServer | None = None
+        if self._current.config.listen.public_url is None:
+            return
+        from pointsman.router.auth.server.server import AuthorizationServer
+
+        values, shared = open_values(self._shared, self._launch.state_dir), self._peers is not None
+        self._authorization = AuthorizationServer(values, self._current, self._audit, keys, shared=shared)
+        self._stack.push_async_callback(asyncio.to_thread, values.close)
+        self._authorization.revoked = self._signed_out
+        self._access.add_own_server(self._authorization, self._current.config)
+        self._catalog.identities_changed()
+        if shared:
+            self._tasks.start("grants", self._authorization.run)
+
+    def _signed_out(self, identity_id: str) -> None:
+        self._access.identities.forget(identity_id)
+        self.gateway.hub.rights_changed()
+
     def _start_downstream(self, guard: Guard) -> None:
         state_dir, database = self._launch.state_dir, self._current.config.state.database
         self._logs = ServerLogs(self._launch.own_dir)
@@ -423,6 +452,7 @@ class Daemon:
             self._pins,
             self._offers,
             self._server_sign_ins,
+            self._authorization,
             self._peers,
             read_secrets_again=self._launch.read_secrets_again,
         )

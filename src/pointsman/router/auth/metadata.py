@@ -72,6 +72,14 @@ class Resources:
         return f"Bearer {', '.join(parts)}".encode("ascii")
 
 
+def own_issuer(config: GatewayConfig) -> str | None:
+    """The issuer of the gateway's own authorization server; None: it is off.
+
+    Who has named issuers wants people to sign in there, and no second way in.
+    """
+    return None if config.auth else config.listen.public_url
+
+
 def resources_of(config: GatewayConfig, own_server: str | None = None) -> Resources | None:
     """None: nobody can sign in. `own_server`: the issuer of the gateway's own authorization server, if it runs."""
     servers = [*([own_server] if own_server is not None else []), *(one.issuer for one in config.auth)]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pointsman.catalog.effects import effect_of
-from pointsman.catalog.identities import Identities, is_identity
+from pointsman.catalog.identities import Identities, IdentitySource, is_identity
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import GatewayConfig
 from pointsman.config.value_types import SCOPES, Scope
 from pointsman.core.errors import ScopeError
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.router.auth.claims import oauth_scopes, unnarrowed
-from pointsman.router.auth.issuers import Issuers
-from pointsman.router.auth.metadata import Resources, resources_of
+from pointsman.router.auth.metadata import Resources, own_issuer, resources_of
+
+if TYPE_CHECKING:
+    from pointsman.router.auth.issuers import Issuers
 
 _EXECUTE: Final = "tool_execute"
 _READS: Final = ("resources/", "prompts/", "skills/")  # the beginnings of methods that need `read`
@@ -28,17 +30,26 @@ class Access:
         self._issuers: Issuers | None = None
         self._rules: tuple[object, ...] = ()
         self._resources: Resources | None = None
+        self._own: IdentitySource | None = None
+        self.configure(config)
+
+    def add_own_server(self, source: IdentitySource, config: GatewayConfig) -> None:
+        """Let callers sign in at the gateway's own authorization server, too."""
+        self._own = source
         self.configure(config)
 
     def configure(self, config: GatewayConfig) -> None:
         """Apply a configuration, before the catalog does. What was verified by other rules has to be verified again."""
-        resources = self._resources = resources_of(config)
+        own_server = own_issuer(config) if self._own is not None else None
+        resources = self._resources = resources_of(config, own_server)
         rules = (config.auth, config.listen.public_url)
         if rules != self._rules:
             self.identities.forget_all()
         self._rules = rules
-        self._issuers = Issuers(config.auth, resources, self._issuers) if resources is not None else None
-        self.identities.sources = [self._issuers] if self._issuers is not None else []
+        # Without rules there is nothing to verify: what fetches keys stays unloaded.
+        self._issuers = _issuers(config, resources, self._issuers) if resources is not None and config.auth else None
+        sources: list[IdentitySource] = [self._issuers] if self._issuers is not None else []
+        self.identities.sources = [*sources, *([self._own] if self._own is not None and own_server is not None else [])]
 
     def sign_in(self, catalog: ToolCatalogService) -> SignIn | None:
         """None: nobody can sign in."""
@@ -47,6 +58,12 @@ class Access:
     async def close(self) -> None:
         if self._issuers is not None:
             await self._issuers.close()
+
+
+def _issuers(config: GatewayConfig, resources: Resources, before: Issuers | None) -> Issuers:
+    from pointsman.router.auth.issuers import Issuers  # on demand: it loads what fetches keys
+
+    return Issuers(config.auth, resources, before)
 
 
 class SignIn:
@@ -89,10 +106,16 @@ class SignIn:
         method, params = message.get("method"), message.get("params") or {}
         rights = self._catalog.rights
         if method == "tools/call":
-            effects = (self._effect_missing(caller, wider, key) for key in self._keys(wider, params))
-            return next((effect for effect in effects if effect is not None), None)
+            return self._call_missing(caller, wider, params)
         if isinstance(method, str) and method.startswith(_READS) and rights.may_read(wider):
             return None if rights.may_read(caller) else "read"
+        return None
+
+    def _call_missing(self, caller: Caller, wider: Caller, params: Json) -> Scope | None:
+        for key in self._keys(wider, params):
+            effect = self._effect_missing(caller, wider, key)
+            if effect is not None:
+                return effect
         return None
 
     def _effect_missing(self, caller: Caller, wider: Caller, key: ToolKey) -> Scope | None:

@@ -30,7 +30,7 @@ from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.gateway.large_results.large_results import WHOLE_KEY
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE
 from pointsman.router.observe.metrics import Figures
-from pointsman.router.owner.approvals import operations_of_approvals
+from pointsman.router.owner.approvals import count_waiting, operations_of_approvals
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.description import describe_flags, kind_of, target_of, with_path
 from pointsman.router.owner.last_words import telling_lines
@@ -98,6 +98,7 @@ async def status(parts: Parts, *, at_once: bool = False) -> Json:
             "discoveries": figures.discoveries,
         },
         "context": context,
+        "waiting": {"calls": await count_waiting(parts), "definitions": sum(one["held"] for one in enabled)},
     }
 
 
@@ -167,7 +168,9 @@ async def test_server(parts: Parts, server_id: str) -> Json:
     running = parts.fleet.servers.get(server_id)
     if running is None or running.status.state != "running":
         parts.fleet.restart(server_id)
-    return await settled_server(parts, server_id)
+    found = await settled_server(parts, server_id)
+    problem = parts.reloader.report(to_owner=True).get("configuration") if parts.reloader.rejected else None
+    return found if problem is None else found | {"configuration": problem}
 
 
 async def reload(parts: Parts, asked_by: str = _CLIENT.name) -> Json:
@@ -429,6 +432,9 @@ class _NoQuestions:
 
     async def ask(self, method: str, params: Json) -> Json:
         raise CannotAskError
+
+    def reachable(self) -> bool:
+        return True
 
 
 async def _call(

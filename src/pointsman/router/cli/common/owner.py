@@ -62,7 +62,13 @@ def ask_if_running(state_dir: Path | None, operation: str, /, **parameters: Any)
 
 def _refusal(error: OperationError) -> CommandError:
     """A name or a value that the gateway does not know is a mistake on the command line."""
-    mistaken = error.code in ("unknown_server", "unknown_project", "unknown_approval", "invalid_request")
+    mistaken = error.code in (
+        "unknown_server",
+        "unknown_project",
+        "unknown_approval",
+        "unknown_grant",
+        "invalid_request",
+    )
     return ConfigCommandError(str(error)) if mistaken else CommandError(str(error))
 
 
