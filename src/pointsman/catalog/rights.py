@@ -96,8 +96,10 @@ class RightsIndex:
 
     def still_valid(self, caller: Caller, now: float) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
-        valid = self.tokens.is_valid(caller.token_id, now) or caller.token_id == OWNER_ID
-        return valid and caller.project_id in self._projects[caller.token_id]
+        token_id = caller.token_id
+        expiry = self.tokens.expiry.get(token_id)
+        valid = now < expiry if expiry is not None else token_id == OWNER_ID
+        return valid and caller.project_id in self._projects[token_id]
 
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """The enabled servers that this caller may use, in the order of the configuration."""

@@ -52,7 +52,6 @@ from pointsman.router.gateway.rates import Rates
 from pointsman.router.gateway.results import (
     ResourceLinks,
     as_execute_result,
-    as_own_result,
     failure,
     marked_as_data,
     size_undecoded,
@@ -63,7 +62,7 @@ CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled serve
 RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
 _CALLER_ID_PURPOSE = b"caller id"
 _CALLER_ID_BYTES = 16
-_ROUND_KEYS = ("inputResponses", "requestState")
+_ROUND_KEYS = frozenset({"inputResponses", "requestState"})
 
 
 class Executor:
@@ -178,7 +177,7 @@ class Executor:
                 spent_s = self._wait_for_connection(resolved, asked_at)
                 reading = Reading(resolved.document.tool_key, arguments)
                 answer, _ = await self._call(request, back, record, resolved, reading, spent_s, enveloped=False)
-                return as_own_result(answer)
+                return answer
         except UnknownToolError:
             raise ProtocolError(
                 INVALID_PARAMS, "Tool not found. Call `tools/list` to see the tools you can use."
@@ -392,10 +391,8 @@ def send_to_server(
     server = fleet.servers.get(server_id)
     if server is None:  # a reload removed it after the request was resolved
         raise ServerUnavailableError(server_id, "it was taken out of the configuration")
-    if request.method in INPUT_REQUIRED_METHODS:
-        for key in _ROUND_KEYS:
-            if key in request.params:
-                params[key] = request.params[key]
+    if not _ROUND_KEYS.isdisjoint(request.params) and request.method in INPUT_REQUIRED_METHODS:
+        params |= {key: value for key, value in request.params.items() if key in _ROUND_KEYS}
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
     if request.span is not None:

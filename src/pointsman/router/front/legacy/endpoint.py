@@ -254,9 +254,7 @@ def as_legacy(result: Json) -> Json:
     illegal = content is not None and type(content) not in (dict, Raw)  # an object, decoded or not
     if not illegal and _MODERN_FIELDS.isdisjoint(result):
         return result
-    legacy = result.copy()
-    for name in _MODERN_FIELDS:
-        legacy.pop(name, None)
+    legacy = {name: value for name, value in result.items() if name not in _MODERN_FIELDS}
     if illegal:
         del legacy["structuredContent"]
     return legacy
