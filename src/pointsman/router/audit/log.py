@@ -93,7 +93,14 @@ class Record(msgspec.Struct, eq=False):  # a struct, because each call makes one
         if provider is not None:
             provider = short_name(provider, MAX_NAME_CHARS)
         written = Outcome(
-            *(self._intent.seq, outcome, code, ms, results, bytes, provider, fallback),
+            seq=self._intent.seq,
+            outcome=outcome,
+            code=code,
+            ms=ms,
+            results=results,
+            bytes=bytes,
+            provider=provider,
+            fallback=fallback,
             read_as=self.read_as,
             confirmed=self.confirmed,
         )
@@ -155,7 +162,8 @@ class AuditLog:
     ) -> Record:
         """Write the intent. Send nothing to a server before this returns.
 
-        The method is one that the gateway has, and the server one that is configured: their names are short. Use as `with audit.begin(...) as record`, which writes an outcome for every intent.
+        The method is one that the gateway has, and the server one that is configured: their names are short.
+        Use as `with audit.begin(...) as record`, which writes an outcome for every intent.
 
         Raises:
             AuditUnavailableError: the intent could not be written.

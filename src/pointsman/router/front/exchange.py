@@ -138,7 +138,8 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
             if self._successor is not None:
                 self._successor.finish(outcome)
                 return
-            await self._write(*self._encode(method, outcome))
+            status, response = self._encode(method, outcome)
+            await self._write(status, response)
         finally:
             state.running.discard(self)
             if state.idle is not None and not state.running and not state.idle.done():

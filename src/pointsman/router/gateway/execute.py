@@ -230,7 +230,8 @@ class Executor:
             await self._check_process.settle(deferred, request.caller.token_id)
         if self._rates.rules is not None:
             await self._rates.count("calls", request.caller, tool.server_id, tool.tool_name)
-        rule = self._catalog.rights.confirm.of(request.caller, tool.server_id)
+        rules = self._catalog.rights.confirm
+        rule = None if rules.idle else rules.of(request.caller, tool.server_id)
         gated = rule is not None and await self._confirm(request, back, record, rule, tool, reading)
         params: Json = {"name": tool.tool_name, "arguments": reading.arguments}
         if bundled:
@@ -247,7 +248,8 @@ class Executor:
             raise ProtocolError(error.code, error.message, error.data) from None
         result = marked_as_data(self._links.shown(request.caller, tool.server_id, result), tool.server_id)
         size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
-        record.finish(*_ending(result, bundled), bytes=size)
+        ending, code = _ending(result, bundled)
+        record.finish(ending, code, bytes=size)
         if result.get("resultType") == "input_required":
             result = await self._with_confirmation(request, tool, reading, result, gated)
         if size > OFF_LOOP_BYTES:

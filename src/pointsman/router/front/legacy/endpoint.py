@@ -254,7 +254,10 @@ def as_legacy(result: Json) -> Json:
     illegal = content is not None and type(content) not in (dict, Raw)  # an object, decoded or not
     if not illegal and _MODERN_FIELDS.isdisjoint(result):
         return result
-    legacy = {name: value for name, value in result.items() if name not in _MODERN_FIELDS}
+    legacy = result.copy()
+    legacy.pop("resultType", None)
+    legacy.pop("ttlMs", None)
+    legacy.pop("cacheScope", None)
     if illegal:
         del legacy["structuredContent"]
     return legacy
