@@ -11,8 +11,10 @@ from pointsman.catalog.definitions import KnownTool, quote_names
 from pointsman.catalog.pins import Held
 from pointsman.catalog.scan import Flag, scan_hidden, scan_names, scan_tool
 from pointsman.core.model import Json
+from pointsman.core.rounds import giving_way
 
 DEBOUNCE_S: Final = 1.0  # servers start together, and one may change its list often
+MOST_DELAYS: Final = 5  # by lists that come meanwhile
 
 
 class Definition(NamedTuple):
@@ -58,8 +60,11 @@ class DefinitionWatch:
     async def run(self) -> None:
         while True:
             await self._wake.wait()
-            self._wake.clear()
-            await asyncio.sleep(DEBOUNCE_S)
+            for _ in range(MOST_DELAYS):
+                self._wake.clear()
+                await asyncio.sleep(DEBOUNCE_S)
+                if not self._wake.is_set():
+                    break
             await self.refresh()
 
     async def refresh(self) -> None:
@@ -69,7 +74,7 @@ class DefinitionWatch:
             seen = {one: {name: tool.digest for name, tool in tools.items()} for one, tools in lists.items()}
             if seen == self._seen:
                 return
-            self.flags, self._scanned = await asyncio.to_thread(_scan, lists, self._scanned, self._trusted())
+            self.flags, self._scanned = await asyncio.to_thread(_scan_giving_way, lists, self._scanned, self._trusted())
             self._seen = seen
             self._log(seen)
 
@@ -85,6 +90,13 @@ class DefinitionWatch:
                 "server %s has %s to read before you trust it: %s; `pointsman doctor` says why",
                 *(server_id, count, quote_names(names)),
             )
+
+
+def _scan_giving_way(
+    lists: ToolLists, before: _Scanned, trusted: Collection[str]
+) -> tuple[dict[str, Sequence[Flag]], _Scanned]:
+    with giving_way():
+        return _scan(lists, before, trusted)
 
 
 def _scan(lists: ToolLists, before: _Scanned, trusted: Collection[str]) -> tuple[dict[str, Sequence[Flag]], _Scanned]:
