@@ -63,9 +63,10 @@ async def _discover(gateway: GatewayProcess, query: str, most: int) -> tuple[str
 
 
 async def _until_all_are_found(gateway: GatewayProcess) -> None:
-    """A server that is still starting is left out of a discovery, and a notice says so."""
+    """A server that is starting, or slow to list its tools, is left out of a discovery, and a notice says so."""
+    anything = {"query": ["anything at all"], "maxResults": 1}
     async with asyncio.timeout(READY_S):
-        while b"starting" in await call(gateway, "tool_discovery", {"query": ["anything at all"], "maxResults": 1}):
+        while b"tools are missing" in await call(gateway, "tool_discovery", anything):
             await asyncio.sleep(0.2)
 
 

@@ -157,7 +157,7 @@ async def test_the_best_for_each_query_is_shown_in_full_where_it_can_be_afforded
     schema = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
     tools = [definition(f"t{n}", inputSchema=schema, description="Says it") for n in range(4)]
     intents = [(0,), (0,), (0, 1), (2,)]
-    scores = [SearchHit(f"one:t{n}", 0.9 - n * 0.2, None, intents[n]) for n in range(4)]
+    scores = [SearchHit(f"one:t{n}", 0.9 - n * 0.15, None, intents[n]) for n in range(4)]
     shown = render_answer(await found(*scores, tools=tools, queries=3))["results"]
     assert [result["toolName"] for result in shown] == ["t0", "t2", "t3", "t1"]  # the best of each before all others
     assert ["inputSchema" in result for result in shown] == [True, True, True, False]
@@ -307,11 +307,11 @@ async def test_the_same_outcome_gives_the_same_bytes() -> None:
 
 
 async def test_doubtful_results_are_shown_with_a_notice() -> None:
-    outcome = await found(SearchHit("one:t0", 0.19), tools=[definition("t0")])
+    outcome = await found(SearchHit("one:t0", 0.32), tools=[definition("t0")])
     shown = render_answer(outcome)
     assert len(shown["results"]) == 1
     assert "No tool seems to fit" in shown["notice"]
-    assert "notice" not in render_answer(await found(SearchHit("one:t0", 0.2), tools=[definition("t0")]))
+    assert "notice" not in render_answer(await found(SearchHit("one:t0", 0.33), tools=[definition("t0")]))
 
 
 async def test_a_query_that_nothing_fits_is_named() -> None:

@@ -16,6 +16,7 @@ from tests.golden.golden import ME, golden_catalog, keys, place, requests, serve
 
 MAX_TOKENS = 400  # of the median answer with five results
 MIN_AUC = 0.95  # area under the ROC curve, of right hits against requests that nothing fits
+LOW = 0.2  # what is right is not shown below this
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ async def test_what_is_found_is_seldom_called_doubtful(embeddings: bool) -> None
     found = await best_of_right(golden_catalog(embeddings))
     doubtful = {ask: relevance for ask, relevance in found.items() if relevance < DOUBTFUL}
     assert len(doubtful) <= 0.07 * len(found), doubtful
+    assert {ask: relevance for ask, relevance in found.items() if relevance < LOW} == {}
 
 
 @both_ways

@@ -17,7 +17,7 @@ from pointsman.catalog.list_cache import Gap, Snapshot
 from pointsman.providers.base import SearchHit, SearchHits
 from pointsman.providers.text import foreign_script, tokens
 
-DOUBTFUL = 0.2  # a relevance below this probably does not fit
+DOUBTFUL = 0.33  # a relevance below this probably does not fit
 
 # The most that usage can be worth, in log odds of the relevance: .40 can pass .50, and .70 can pass .79, but no more.
 MAX_LIFT = 0.5
@@ -236,7 +236,7 @@ def _is_in_other_script(query: str, results: Sequence[SearchResult]) -> bool:
 MAX_READ = 2_000  # characters of a description, to see its script
 MAX_MORE_CHARS = 80  # of the names of further tools
 FEW_TOOLS = 12  # a server with no more of them is named whole
-_MORE_FROM = 0.5  # the relevance of the best result
+_MORE_FROM = 0.66  # the relevance of the best result
 
 
 def more_tools(results: Sequence[SearchResult], tools: Iterable[KnownTool]) -> str | None:

@@ -7,28 +7,16 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
-from pathlib import Path
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from pointsman import __version__
-from pointsman.catalog.offers import Offers
-from pointsman.catalog.service import ToolCatalogService
-from pointsman.config.model import CurrentConfig, GatewayConfig, Strategy
+from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.core.model import Caller
 from pointsman.core.seams import Change
-from pointsman.providers.base import SearchProvider
-from pointsman.providers.bm25.provider import FILE as PREPARED_TOOLS
-from pointsman.providers.bm25.provider import LOAD_WAIT_S, BM25SearchProvider
-from pointsman.providers.cloud.provider import CloudSearchProvider
-from pointsman.providers.disk_cache import DiskCache
-from pointsman.providers.semantic.tool_encoder import ToolEncoder
-from pointsman.providers.semantic.vector_store import FILE as VECTORS
-from pointsman.providers.semantic.vector_store import VectorStore
 from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
 from pointsman.router.downstream.server.connectors import Connectors
@@ -45,6 +33,7 @@ from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.cursors import Cursors
 from pointsman.router.gateway.execute import CallerIds
 from pointsman.router.gateway.gateway import PointsmanGateway
+from pointsman.router.launch import Launch
 from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
@@ -69,14 +58,13 @@ from pointsman.router.replication import (
     start_sharing,
     stored_results,
 )
+from pointsman.router.search import Search
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
 from pointsman.router.serving.log_file import LogFile, logged_to_file
-from pointsman.router.serving.log_lines import LogLines
 from pointsman.router.serving.reload import Reloader, log_advice, needs_restart
 from pointsman.router.serving.request_keys import request_keys
-from pointsman.router.serving.service_manager import ServiceManager
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import DaemonError, TaskSet
@@ -84,33 +72,9 @@ from pointsman.router.serving.tasks import DaemonError, TaskSet
 logger = logging.getLogger(__name__)
 
 HTTP_SERVER = "HTTP server"
-SERVERS_FIRST_S = 1.0  # before what can wait is prepared in the background
 GRACE_S = 8.0  # for calls under way when the daemon is stopped
 GRACEFUL_S = int(GRACE_S) + 1  # with the time for connections to close
 FIRST_LISTS_S = 10.0  # before the summary names the servers that are missing
-
-
-class Launch(Struct, frozen=True):
-    """What to serve."""
-
-    config: GatewayConfig
-    config_path: Path
-    load: Callable[[], GatewayConfig]  # reads `config_path` again, with environment and command line applied
-    state_dir: Path
-    ready: Callable[[str], None]  # called with the URL of /mcp when the port is open
-    summary: Callable[[str], None] = lambda line: None  # called once the servers have listed their tools
-    # Called when folder and port are ours, to write the first configuration; True: read `config_path` again.
-    prepare: Callable[[GatewayConfig], bool] = lambda config: False
-    first_token: FirstToken | None = None
-    manager: ServiceManager = field(default_factory=ServiceManager)  # which may have started this process
-    page: Callable[[str], None] | None = None  # called with a link that signs a browser in, when the port is open
-    stderr: LogLines | None = None  # the format of the log there, if this process logs there
-    replica_dir: Path | None = None  # of this replica, below `state_dir`, which it then shares; set by `serve`
-
-    @property
-    def own_dir(self) -> Path:
-        """The folder for what belongs to this process alone: its URL, logs and sockets."""
-        return self.replica_dir or self.state_dir
 
 
 async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
@@ -166,7 +130,6 @@ class Daemon:
         self._configure_log(launch.config)
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
-        self._search_started = False
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
         self._reloader = Reloader(
@@ -201,10 +164,7 @@ class Daemon:
             )
         )
         stack.push_async_callback(self._fleet.close, 0.0)  # calls had their time when the front drained
-        stack.push_async_callback(self._catalog.close)
-        stack.push_async_callback(self._cloud.close)
-        stack.push_async_callback(asyncio.to_thread, self._encoder.close)
-        stack.push_async_callback(self._offers.close)
+        stack.push_async_callback(self._search.close)
         keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
         counting = counted_rates(self._shared, self._current.config, launch.state_dir, self._tasks)
         self._rates = await stack.enter_async_context(counting)
@@ -228,8 +188,8 @@ class Daemon:
             self._watch_for_use(launch.first_token)
         self._health = Health(
             self._catalog,
-            self._cloud,
-            self._encoder,
+            self._search.cloud,
+            self._search.encoder,
             self._fleet,
             self._audit,
             self._reloader,
@@ -324,7 +284,7 @@ class Daemon:
         for verb, what in changed_entries(before, config):
             self._record_change(verb, what)
         log_advice(config)
-        self._cloud.configure(config.cloud_search)
+        self._search.cloud.configure(config.cloud_search)
         await self._rates.configure(config)
         await self._fleet.apply(config)
 
@@ -373,32 +333,21 @@ class Daemon:
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
 
     def _build_catalog(self) -> None:
-        self._encoder = ToolEncoder(
-            lambda: self._current.config.search.semantic, VectorStore(self._launch.state_dir / VECTORS)
-        )
-        self._local = BM25SearchProvider(
-            lambda: self._current.config.search.embeddings,
-            load_wait_s=LOAD_WAIT_S,
-            encoder=self._encoder,
-            disk=DiskCache(self._launch.state_dir / PREPARED_TOOLS),
-        )
-        self._cloud = CloudSearchProvider(self._current.config.cloud_search)
-        providers: dict[Strategy, SearchProvider] = {"bm25": self._local, "cloud": self._cloud}
         state_dir, replica_dir, servers = self._launch.state_dir, self._launch.replica_dir, self._fleet.servers
         self._pins = open_pins(self._shared, self._current, state_dir, replica_dir, servers)
         self._pins.held_back = self._record_changed_tools
         self._pins.approved = lambda server_id: self.gateway.hub.lists_changed(server_id)
         self._stack.push_async_callback(self._pins.close)
-        self._catalog = ToolCatalogService(
-            self._current.config,
-            servers,
-            providers,
-            usage=self._usage.figures,
-            changed_tools=self._record_changed_tools,
+        self._search = Search(
+            self._current,
+            self._fleet,
+            state_dir,
+            pins=self._pins,
+            usage=self._usage,
             names=self._memory,
-            admission=self._pins,
+            changed_tools=self._record_changed_tools,
         )
-        self._offers = Offers(self._catalog, servers)
+        self._catalog, self._offers = self._search.catalog, self._search.offers
 
     def _watch_for_use(self, first_token: FirstToken) -> None:
         """Look at the token of each request until a client has sent the first one; later requests skip this."""
@@ -466,8 +415,8 @@ class Daemon:
             statuses=self._fleet.statuses,
             restarts=lambda: {server_id: server.restarts for server_id, server in servers.items()},
             sessions=lambda: self._front.sessions_open,
-            cloud=self._cloud.status,
-            tools_not_encoded=lambda: self._encoder.missing,
+            cloud=self._search.cloud.status,
+            tools_not_encoded=lambda: self._search.encoder.missing,
             task_restarts=lambda: self._tasks.restarts,
             databases_set_aside=lambda: len(databases_set_aside(self._launch.state_dir)),
             requests=lambda: self._shares.total,
@@ -486,7 +435,7 @@ class Daemon:
         tasks.start("stored results", self.gateway.large_results.run)
         tasks.start("recent figures", self._recent.run)
         tasks.start("pins", self._pins.run)
-        tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
+        tasks.start("cloud search preparation", self._search.cloud.prepare, on_failure="log")
         if self._launch.manager.watchdog_s:
             tasks.start("watchdog", self._launch.manager.keep_alive)
         try:
@@ -504,31 +453,11 @@ class Daemon:
         self._launch.summary(line)
         self._say(f"pointsman has {line}")
         self._launch.manager.status(f"ready on {parts.url} with {line}")
-        await self._encode_tools()
-
-    async def _encode_tools(self) -> None:
-        """Have the vectors of all tools computed, or read from disk, before the first discovery."""
-        if self._encoder.in_use and self._catalog.searchable:
-            tools = (await self._catalog.available(OWNER)).tools
-            await self._encoder.encoded(tuple([tool.document for tool in tools]))
+        await self._search.encode_tools()
 
     def _client_connected(self) -> None:
-        """Load the search model for the first client. Without a client it would only take memory."""
-        if not self._search_started and self._catalog.searchable:
-            self._search_started = True
-            self._tasks.start("search model", self._prepare_search, on_failure="log")
-
-    async def _prepare_search(self) -> None:
-        await self._servers_first()
-        await self._local.prepare()
-        # Of all generations, with the tools of all servers, it would hold the event loop for 40 ms.
-        process.exempt_from_collection(process.YOUNG)
-
-    async def _servers_first(self) -> None:
-        """Leave the processor to the handshakes of the servers for a moment: a first discovery waits for them."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SERVERS_FIRST_S):
-                await self._fleet.settled()
+        if self._search.wanted():
+            self._tasks.start("search model", self._search.prepare, on_failure="log")
 
     def _say(self, line: str) -> None:
         """Write to the log file what a command prints on stderr in its own way."""

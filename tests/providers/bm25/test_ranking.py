@@ -45,7 +45,7 @@ def test_what_serves_several_queries_comes_before_what_serves_one_as_well() -> N
 
 
 def test_every_hit_is_there_for_some_query() -> None:
-    fused = fuse([np.array([0.9, 0.1, 0, 0]), np.array([0, 0.2, 0.8, 0])], NOTHING, 4)
+    fused = fuse([np.array([0.9, 0.1, 0, 0]), np.array([0, 0.34, 0.8, 0])], NOTHING, 4)
     assert {hit.row: hit.intents for hit in fused} == {0: (0,), 2: (1,), 1: (1,)}
 
 

@@ -291,10 +291,9 @@ class Index:
     def _word(self, token: str, corrections: Corrections, fields: Mapping[int, int]) -> Word:
         """A word of a query and how far a tool has it; a word that stands for it counts less."""
         number = self._number(token)
-        if number is None:
-            worth = self._postings.rarest * (PAIR_LENGTH if has_cjk(token) else 1)
-        else:
-            worth = self._postings.idf[number]
+        worth = self._postings.rarest if number is None else self._postings.idf[number]
+        if has_cjk(token):
+            worth *= PAIR_LENGTH
         found = fields.get(number, 0) if number is not None else 0
         if found:
             return Word(token, worth, 1.0, (found & -found) == IN_DESCRIPTION)

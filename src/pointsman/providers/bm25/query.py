@@ -17,7 +17,7 @@ MAX_CHARS = 8_000  # as many as a discovery takes
 MAX_PARTS = 12
 MAX_WORDS = 2_000  # distinct ones, of all texts of a request together: each costs a stemming and a look-up
 FAINT_WEIGHT = 0.5  # of a word that says what a value is (`file`) or that one wants to see (`show`), relative to others
-PAIR_LENGTH = 0.5  # the length in words of two characters of CJK text: every other pair spans two words
+PAIR_LENGTH = 0.33  # the length in words of one or two characters of CJK text: three such tokens make about a word
 MAX_VALUE_CHARS = 300  # of one value; the rest of a longer one changes nothing
 
 _AROUND = ".,;:!?()[]{}<>\"'`"

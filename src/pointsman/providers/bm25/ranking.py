@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ALL_WEIGHT = 0.2  # of the sum over all queries, added to the best of them
 CONTEXT_WEIGHT = 0.3
 SERVES = 0.5  # the share of the best hit's relevance for an intent from which a tool serves it, too
-FITS = 0.2  # the relevance from which a tool serves an intent at all
+FITS = 0.33  # the relevance from which a tool serves an intent at all
 MAX_EXPLAINED_WORDS = 6
 
 _Numbers = tuple[list[int], list[int]]  # of a word itself, and of its synonyms

@@ -15,10 +15,10 @@ SMALLEST = 200  # tools
 LEAST_MISSING = 6  # words
 MOST = 0.98  # less than an exact name has
 
-# Coefficients of the fit: the intercept, then one for each of `features`.
-WORDS_ALONE = (2.29, -0.99, 1.75, 0.63, 0.05, 0.95, -0.13, 0.63, -0.55, -0.23)
-WITH_MEANING = (0.48, -1.04, 0.62, 0.59, 0.04, 0.58, -0.13, 0.7, -1.41, -0.13, 3.7, 2.91)
-WITH_SENTENCES = (0.59, -1.08, 0.21, 0.53, 0.04, 0.53, -0.14, 0.68, -2.62, -0.09, 0.51, 2.8, 6.82)
+# Coefficients of the fit: the intercept with the logarithm of `calibrate.PRIOR`, then one for each of `features`.
+WORDS_ALONE = (2.98, -0.99, 1.75, 0.63, 0.05, 0.95, -0.13, 0.63, -0.55, -0.23)
+WITH_MEANING = (1.17, -1.04, 0.62, 0.59, 0.04, 0.58, -0.13, 0.7, -1.41, -0.13, 3.7, 2.91)
+WITH_SENTENCES = (1.28, -1.08, 0.21, 0.53, 0.04, 0.53, -0.14, 0.68, -2.62, -0.09, 0.51, 2.8, 6.82)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pointsman.router.bridge.gateway_client import Address, GatewayUnreachableEr
 from pointsman.router.serving.state_folder import RunningGateway, StateFolderError, find_running
 
 if TYPE_CHECKING:
-    from pointsman.router.daemon import Launch
+    from pointsman.router.launch import Launch
 
 RESTART_S = 10.0  # for a gateway that is being restarted
 _POLL_S = 0.1

@@ -30,7 +30,7 @@ TOOLS: list[Json] = [
             "Each result has a toolKey, a description and its arguments: the best one as inputSchema, the others as "
             "`signature`, where `?` marks what is optional. `intents` says which of several queries a result serves, "
             "`more` names further tools of the best result's server. "
-            "A relevance (0 to 1) below 0.2 probably does not fit: ask again in other words before you give up. "
+            "A relevance (0 to 1) below 0.33 probably does not fit: ask again in other words before you give up. "
             f"Then run the tool that fits with {EXECUTE}."
         ),
         "inputSchema": {

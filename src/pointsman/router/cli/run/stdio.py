@@ -31,7 +31,7 @@ from pointsman.router.cli.common.options import (
 from pointsman.router.serving import process
 
 if TYPE_CHECKING:
-    from pointsman.router.daemon import Launch
+    from pointsman.router.launch import Launch
 
 
 @click.command()
@@ -56,7 +56,7 @@ def stdio(config_file: Path | None, state_dir: Path | None, project: str | None)
 
 def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launch:
     """Raises GatewayUnreachableError."""
-    from pointsman.router.daemon import Launch  # deferred: a bridge to a running daemon does not need it
+    from pointsman.router.launch import Launch  # deferred: a bridge to a running daemon does not need it
 
     try:
         file = gateway_config_file(config_file, settings, folder)
