@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from pointsman.catalog.definitions import KnownTool, quote_names
@@ -14,7 +15,7 @@ from pointsman.core.model import Json
 from pointsman.core.rounds import giving_way
 
 DEBOUNCE_S: Final = 1.0  # servers start together, and one may change its list often
-MOST_DELAYS: Final = 5  # by lists that come meanwhile
+MOST_DELAYS: Final = 5  # by lists that come meanwhile, or by searches
 
 
 class Definition(NamedTuple):
@@ -51,11 +52,21 @@ class DefinitionWatch:
         self._seen: Mapping[str, Mapping[str, bytes]] = {}
         self._logged: frozenset[tuple[str, bytes, Flag]] = frozenset()
         self._wake = asyncio.Event()
+        self._searches = 0  # under way
         self._scanning = asyncio.Lock()
 
     def listed(self) -> None:
         """A server gave a list."""
         self._wake.set()
+
+    @contextmanager
+    def postponed(self) -> Iterator[None]:
+        """For a search: the first one prepares all tools, and a scan would take turns with it."""
+        self._searches += 1
+        try:
+            yield
+        finally:
+            self._searches -= 1
 
     async def run(self) -> None:
         while True:
@@ -63,7 +74,7 @@ class DefinitionWatch:
             for _ in range(MOST_DELAYS):
                 self._wake.clear()
                 await asyncio.sleep(DEBOUNCE_S)
-                if not self._wake.is_set():
+                if not self._wake.is_set() and not self._searches:
                     break
             await self.refresh()
 
