@@ -12,6 +12,7 @@ from msgspec import Struct
 from starlette.types import Message
 
 from pointsman.core.model import Caller, Json
+from pointsman.core.rounds import long_turn
 from pointsman.core.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGoneError, FrontRequest, ProtocolError, Span
 from pointsman.core.wire import encode
 from pointsman.router.front.http.http_request import HttpRequest
@@ -244,7 +245,7 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
         """Count the response as unread while it waits for the client to read the one before (pipelining)."""
         pending = PendingResponse(len(response))
         self._state.unread.hold(pending)
-        await asyncio.sleep(0)  # encoding took long enough: others take their turn before it is written
+        await long_turn()  # encoding took long enough: others take their turn before it is written
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.body":

@@ -24,7 +24,7 @@ from pointsman.core.errors import (
     UnknownToolError,
 )
 from pointsman.core.model import Caller, Json, ToolKey
-from pointsman.core.rounds import own_round
+from pointsman.core.rounds import long_turn
 from pointsman.core.sdk import INPUT_REQUIRED_METHODS
 from pointsman.core.seams import CONFIRMATION, INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError, Span
 from pointsman.router.audit.log import AuditLog, Record
@@ -253,7 +253,7 @@ class Executor:
         if result.get("resultType") == "input_required":
             result = await self._with_confirmation(request, tool, reading, result, gated)
         if size > OFF_LOOP_BYTES:
-            await own_round()  # looking for links took some milliseconds, and so does encoding
+            await long_turn()  # looking for links took some milliseconds, and so does encoding
         return result, size
 
     async def _confirm(
