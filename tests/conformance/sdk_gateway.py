@@ -22,6 +22,7 @@ from pointsman.config.loader import load
 from pointsman.config.model import GatewayConfig
 from pointsman.router import daemon
 from pointsman.router.gateway.gateway import PointsmanGateway
+from pointsman.router.launch import Launch
 from pointsman.router.serving.socket import bind
 from tests.conformance.fixture.events import Events
 from tests.conformance.sdk_front import SdkFront
@@ -33,7 +34,7 @@ async def serve(folder: Path, token: str) -> None:
     def read() -> GatewayConfig:
         return load(path, os.environ)
 
-    launch = daemon.Launch(read(), path, read, folder / "state", lambda url: None)
+    launch = Launch(read(), path, read, folder / "state", lambda url: None)
     launch.state_dir.mkdir(exist_ok=True)
     with bind("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]

@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from pointsman.config import model, server_model, value_types
+from pointsman.config import auth_model, model, server_model, value_types
 from pointsman.config.part import Part
 from pointsman.config.settings import PREFIX, Settings
 from tests.documentation.markdown import code, table
@@ -40,6 +40,10 @@ NAMES = {
     **{kind: name for kind, (name, _) in VALUES.items()},
     value_types.Confirm: "`never`, `destructive`, `writes` or list of patterns",
     value_types.RequestKey: "secret",
+    value_types.PublicAddress: "URL",
+    value_types.IssuerAddress: "URL",
+    auth_model.Conditions: 'map of claims to values, or `"*"`',
+    auth_model.Audiences: "text or list of texts",
     value_types.DatabaseAddress: "text",
     value_types.CollectorAddress: "base URL",
     value_types.PeerAddress: "text",
@@ -74,7 +78,7 @@ def values() -> str:
 
 
 def parts() -> list[type[Part]]:
-    named = vars(model) | vars(server_model)
+    named = vars(model) | vars(server_model) | vars(auth_model)
     found = [part for part in named.values() if isinstance(part, type) and issubclass(part, Part)]
     return [part for part in found if part is not Part]
 

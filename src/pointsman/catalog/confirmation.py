@@ -8,12 +8,15 @@ from typing import Final
 from msgspec import Struct
 
 from pointsman.catalog.effects import EFFECTS, Effect, effect_of
+from pointsman.catalog.identities import Identities, is_identity
 from pointsman.config.model import GatewayConfig
 from pointsman.config.server_model import Server
 from pointsman.config.tool_patterns import MAX_NAME_CHARS, NamePatterns, ToolPatterns
 from pointsman.config.value_types import Confirm
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller
+
+MAX_KEPT: Final = 10_000  # rules, while identities come and go; those of tokens are bounded by the YAML
 
 _ASKED: Final[dict[str, frozenset[Effect]]] = {
     "never": frozenset(),
@@ -39,14 +42,15 @@ class Rule(Struct, frozen=True):
 class ConfirmRules:
     """The rules of one configuration, cached by caller and server: a call without one costs a look-up."""
 
-    def __init__(self, config: GatewayConfig, exempt: str) -> None:
-        """`exempt`: the token id of the owner, whose own command is the yes."""
+    def __init__(self, config: GatewayConfig, exempt: str, identities: Identities | None = None) -> None:
+        """`exempt`: the token id of the owner, whose own command is the yes. `identities`: who has signed in."""
         self._config = config
         self._exempt = exempt
+        self._identities = identities
         asked = {project.confirm for project in config.projects.values()} | {config.unassigned.confirm}
         asked |= {server.confirm for server in config.servers.values()}
         asked |= {token.confirm for token in config.tokens.values()}
-        self.idle = asked == {"never"}
+        self.idle = asked == {"never"} and identities is None  # what an identity asks for is known when it calls
         self._rules: dict[tuple[Caller, str], Rule | None] = {}
 
     def of(self, caller: Caller, server_id: str) -> Rule | None:
@@ -57,6 +61,8 @@ class ConfirmRules:
         try:
             return self._rules[key]
         except KeyError:
+            if is_identity(caller.token_id) and len(self._rules) >= MAX_KEPT:
+                self._rules.clear()
             rule = self._rules[key] = self._combine(caller, server_id)
             return rule
 
@@ -66,6 +72,8 @@ class ConfirmRules:
             return None
         place = config.unassigned if caller.project_id is None else config.projects.get(caller.project_id)
         server, token = config.servers.get(server_id), config.tokens.get(caller.token_id)
+        if token is None and self._identities is not None:
+            token = self._identities.rights_of(caller.token_id)
         if place is None or server is None or token is None:  # a reload removed it after the call was resolved
             raise ServerUnavailableError(server_id, "it was taken out of the configuration")
         return combined(server_id, server, (place.confirm, server.confirm, token.confirm))

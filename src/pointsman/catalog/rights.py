@@ -9,11 +9,13 @@ from msgspec import Struct
 
 from pointsman.catalog.confirmation import ConfirmRules
 from pointsman.catalog.effects import Effect, effect_of
+from pointsman.catalog.identities import Identities, is_identity
 from pointsman.catalog.names import NameIndex
 from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
-from pointsman.config.model import ANY, SCOPES, UNASSIGNED, GatewayConfig, Project, Strategy, Token, Unassigned
+from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Project, Strategy, Token, Unassigned
 from pointsman.config.server_model import Server
 from pointsman.config.tool_patterns import NamePatterns, ToolPatterns
+from pointsman.config.value_types import SCOPES
 from pointsman.core.errors import ForbiddenError, View
 from pointsman.core.model import Caller
 
@@ -24,9 +26,11 @@ class _Claims(Protocol):
 
 
 Tool = TypeVar("Tool", bound=_Claims)
+Kept = TypeVar("Kept")
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
 MAX_NAMED_PROJECTS = 10  # in one sentence
+MAX_SIGNED_IN = 10_000  # callers with an identity whose grants are kept; tokens of the YAML are bounded by their file
 MAX_JUDGED = 10_000  # tools of one server that are remembered as allowed or not; it may list new names without end
 _ServerDenial = Literal["token", "project", "server", "token_servers", "server_projects"]
 _ToolDenial = Literal["permission", "project_tools", "token_tools", "scope"]
@@ -44,10 +48,13 @@ class RightsIndex:
     A reload creates a new index, which then decides for requests under way, too.
     """
 
-    def __init__(self, config: GatewayConfig) -> None:
+    def __init__(self, config: GatewayConfig, identities: Identities | None = None) -> None:
+        """`identities`: those that have signed in; None: nobody can."""
         self.config = config
         self.tokens = TokenIndex(config.tokens)
-        self.confirm = ConfirmRules(config, exempt=OWNER_ID)
+        self.identities = identities
+        self.verify = self.tokens.verify if identities is None else self._verify_either
+        self.confirm = ConfirmRules(config, exempt=OWNER_ID, identities=identities)
         self._projects = _projects_by_token(config)
         self._grants: dict[Caller, _Grants] = {}
         self._names: dict[Caller, NameIndex] = {}
@@ -66,10 +73,12 @@ class RightsIndex:
             UnauthorizedError: there is no token, or it is unknown or has expired.
             ForbiddenError: the token does not include the project, or there is none; the two are indistinguishable.
         """
-        token_id = self.tokens.verify(secret, now)
+        token_id = self.verify(secret, now)
         project_id = None if project_named is None or project_named in NO_PROJECT else project_named
-        if project_id not in self._projects[token_id]:
-            included = self._projects[token_id]
+        included = self._projects.get(token_id)
+        if included is None:
+            included = self._included(token_id)
+        if project_id not in included:
             if not sole_project or project_named is not None or len(included) != 1:
                 raise ForbiddenError(_why_forbidden(project_id, self.project_ids(token_id)))
             [project_id] = included
@@ -77,7 +86,7 @@ class RightsIndex:
 
     def project_ids(self, token_id: str) -> list[str]:
         """The projects that a token includes, in the order of the configuration."""
-        included = self._projects.get(token_id, ())
+        included = self._included(token_id)
         return [project_id for project_id in self.config.projects if project_id in included]
 
     def callers_of(self, token_id: str) -> list[Caller]:
@@ -87,7 +96,7 @@ class RightsIndex:
 
     def includes(self, token_id: str, project_id: str | None) -> bool:
         """Whether a token may act for a project; None: without one."""
-        return project_id in self._projects.get(token_id, ())
+        return project_id in self._included(token_id)
 
     def other_projects(self, caller: Caller) -> list[str]:
         """The other projects of the caller's token in which it may use a server."""
@@ -98,8 +107,22 @@ class RightsIndex:
         """Whether a caller that was identified earlier would be accepted now."""
         token_id = caller.token_id
         expiry = self.tokens.expiry.get(token_id)
-        valid = now < expiry if expiry is not None else token_id == OWNER_ID
-        return valid and caller.project_id in self._projects[token_id]
+        if now < expiry if expiry is not None else token_id == OWNER_ID:
+            return caller.project_id in self._projects[token_id]
+        signed_in = self.identities is not None and self.identities.is_valid(token_id, now)
+        return signed_in and caller.project_id in self._included(token_id)
+
+    def token_of(self, token_id: str) -> Token | None:
+        """The rights behind an id: of a token of the YAML, or of an identity that could sign in; None: it has none."""
+        token = self.config.tokens.get(token_id)
+        if token is None and self.identities is not None and is_identity(token_id):
+            return self.identities.rights_of(token_id)
+        return token
+
+    def find(self, secret: str) -> str | None:
+        """The id that a secret stands for, expired token or not; None: it is unknown. For the audit of a refusal."""
+        token_id = self.tokens.find(secret)
+        return self.identities.find(secret) if token_id is None and self.identities is not None else token_id
 
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """The enabled servers that this caller may use, in the order of the configuration."""
@@ -129,7 +152,7 @@ class RightsIndex:
             servers = self.servers_of(caller)
             names = NameIndex(servers)
             if servers:  # as in `_grants_of`
-                self._names[caller] = names
+                _keep(self._names, caller, names)
         return names
 
     def may_use_server(self, caller: Caller, server_id: str) -> bool:
@@ -170,9 +193,9 @@ class RightsIndex:
         grant = self._grants_of(caller).grants.get(server_id)
         if grant is not None:
             return grant.why_not(tool_name, claimed)
-        if caller.token_id not in self._projects:
+        if caller.token_id != OWNER_ID and self.token_of(caller.token_id) is None:
             return "token"
-        if caller.project_id not in self._projects[caller.token_id]:
+        if caller.project_id not in self._included(caller.token_id):
             return "project"
         if server_id not in self.config.servers:
             return "server"
@@ -214,14 +237,14 @@ class RightsIndex:
         if grants is None:
             grants = self._compute_grants(caller)
             if grants.servers:  # callers without servers are not cached: their number is unbounded
-                self._grants[caller] = grants
+                _keep(self._grants, caller, grants)
         return grants
 
     def _compute_grants(self, caller: Caller) -> _Grants:
         if caller == _OWNER_CALLER:  # all servers, whatever their projects
             return self._grants_for(self.config.servers, NO_LIMITS)
         token, project = self._token(caller), self._project(caller)
-        if token is None or project is None or caller.project_id not in self._projects[caller.token_id]:
+        if token is None or project is None or caller.project_id not in self._included(caller.token_id):
             return self._grants_for({}, NO_LIMITS)
         servers = {
             server_id: server
@@ -240,7 +263,25 @@ class RightsIndex:
         return _Grants(servers, enabled, grants, with_tools, limits)
 
     def _token(self, caller: Caller) -> Token | None:
-        return _OWNER if caller.token_id == OWNER_ID else self.config.tokens.get(caller.token_id)
+        if caller.token_id == OWNER_ID:
+            return _OWNER
+        return self.config.tokens.get(caller.token_id) or self.token_of(caller.token_id)
+
+    def _verify_either(self, secret: str | None, now: float) -> str:
+        """The id of the token or identity with this secret. Raises UnauthorizedError."""
+        if secret and self.identities is not None and self.tokens.find(secret) is None:
+            identity_id = self.identities.find(secret)
+            if identity_id is not None:
+                return identity_id
+        return self.tokens.verify(secret, now)
+
+    def _included(self, token_id: str) -> frozenset[str | None]:
+        """The existing projects that a token or identity includes; None stands for no project."""
+        included = self._projects.get(token_id)
+        if included is not None:
+            return included
+        token = self.token_of(token_id)
+        return _included_projects(self.config, token) if token is not None else frozenset()
 
     def _project(self, caller: Caller) -> Project | Unassigned | None:
         if caller.project_id is None:
@@ -345,14 +386,22 @@ def _flat_projects(config: GatewayConfig) -> frozenset[str | None]:
 
 def _projects_by_token(config: GatewayConfig) -> dict[str, frozenset[str | None]]:
     """The existing projects that each token includes; None stands for no project."""
-    every: frozenset[str | None] = frozenset((None, *config.projects))
-    named = {UNASSIGNED: None, **{project_id: project_id for project_id in config.projects}}
-    return {
-        token_id: every
-        if ANY in token.projects
-        else frozenset(named[project_id] for project_id in token.projects if project_id in named)
-        for token_id, token in {**config.tokens, OWNER_ID: _OWNER}.items()
-    }
+    tokens = {**config.tokens, OWNER_ID: _OWNER}
+    return {token_id: _included_projects(config, token) for token_id, token in tokens.items()}
+
+
+def _included_projects(config: GatewayConfig, token: Token) -> frozenset[str | None]:
+    if ANY in token.projects:
+        return frozenset((None, *config.projects))
+    named = (None if project_id == UNASSIGNED else project_id for project_id in token.projects)
+    return frozenset(one for one in named if one is None or one in config.projects)
+
+
+def _keep(kept: dict[Caller, Kept], caller: Caller, value: Kept) -> None:
+    """Keep what was computed for a caller. Identities come and go without end, so at a bound all begin anew."""
+    if is_identity(caller.token_id) and len(kept) >= MAX_SIGNED_IN:
+        kept.clear()
+    kept[caller] = value
 
 
 def _names(token: Token | None, server_id: str) -> bool:

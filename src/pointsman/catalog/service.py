@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from pointsman.catalog.apps import has_app
-from pointsman.catalog.definition_watch import Definition, DefinitionWatch, defined, held_back
+from pointsman.catalog.definition_watch import Definition, DefinitionWatch, Named, defined, held_back
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged
 from pointsman.catalog.effects import Effect
+from pointsman.catalog.identities import Identities
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
 from pointsman.catalog.names import display_name
 from pointsman.catalog.overview import (
@@ -68,7 +69,8 @@ class ToolCatalogService:
 
     `sources` is a live view of the servers by id; its owner may change it between requests. `providers` maps a
     strategy to its provider; the local one always answers. `usage` returns what a project chose before, `changed_tools`
-    is called when the definition of known tools changes, and `names` keeps the tools' names across restarts.
+    is called when the definition of known tools changes, `names` keeps the tools' names across restarts, and
+    `identities` are the callers that have signed in.
     """
 
     def __init__(
@@ -84,8 +86,10 @@ class ToolCatalogService:
         changed_tools: ChangedTools = lambda server_id, names: None,
         names: NameMemory = NoNameMemory(),  # noqa: B008 - has no state
         admission: Admission = NoPins(),  # noqa: B008 - has no state
+        identities: Identities | None = None,
     ) -> None:
-        self.rights = RightsIndex(config)
+        self.identities = identities or Identities()  # without a source nobody can sign in
+        self.rights = self._index(config)
         self.bundled_servers = _bundled_servers(config)
         self._sources = sources
         self._providers = providers
@@ -102,7 +106,7 @@ class ToolCatalogService:
 
     def reconfigure(self, config: GatewayConfig) -> None:
         """Apply a configuration, also to requests under way."""
-        self.rights = RightsIndex(config)
+        self.rights = self._index(config)
         self.bundled_servers = _bundled_servers(config)
         self._lists.keep_only(config.servers)
         self._key_index.keep_only(config.servers)
@@ -116,7 +120,22 @@ class ToolCatalogService:
 
     def callers_of(self, token: str) -> list[Caller]:
         """All callers that a token may act as. Raises UnauthorizedError."""
-        return self.rights.callers_of(self.rights.tokens.verify(token, self._wall_clock()))
+        return self.rights.callers_of(self.rights.verify(token, self._wall_clock()))
+
+    async def sign_in(self, token: str | None) -> None:
+        """Verify an access token that is neither in the YAML nor known yet, so that `identify` finds it.
+
+        Raises UnauthorizedError, ForbiddenError.
+        """
+        if token and self.rights.tokens.find(token) is None:
+            await self.identities.sign_in(token)
+
+    def identities_changed(self) -> None:
+        """Forget what was computed of the rights of identities, after a source has changed or revoked some."""
+        self.rights = self._index(self.rights.config)
+
+    def _index(self, config: GatewayConfig) -> RightsIndex:
+        return RightsIndex(config, self.identities if self.identities.sources else None)
 
     def still_valid(self, caller: Caller) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
@@ -441,15 +460,16 @@ class ToolCatalogService:
         self._names.note_tool_names(server_id, tools, for_apps, claims)
         self.watch.listed()
 
-    def _definitions(self) -> dict[str, dict[str, Definition]]:
-        """The tools of all enabled servers, and those that wait for approval."""
-        found: dict[str, dict[str, Definition]] = {}
+    def _definitions(self) -> dict[str, dict[Named, Definition]]:
+        """The tools of all enabled servers, and those that wait for approval, with prompts and templates that do."""
+        found: dict[str, dict[Named, Definition]] = {}
         for server_id in (one for one, server in self.rights.config.servers.items() if server.enabled):
             last = self._lists.last_list(server_id)
             tools = found[server_id] = (
-                {} if last is None else {name: defined(tool) for name, tool in last.items.items()}
+                {} if last is None else {("tool", name): defined(tool) for name, tool in last.items.items()}
             )
-            tools |= {one.name: held_back(one) for one in self.admission.held(server_id) if one.kind == "tool"}
+            held = (one for one in self.admission.held(server_id) if one.kind != "instructions")
+            tools |= {(one.kind, one.name): held_back(one) for one in held}
         return found
 
     def _authorize(

@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PrivateAttr,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PrivateAttr, StringConstraints, model_validator
 
+from pointsman.config.auth_model import Auth, as_list, check_issuers
 from pointsman.config.part import Part
 from pointsman.config.rates_model import TokenRates
 from pointsman.config.server_model import DOWNLOAD_S, Server, Timeouts
 from pointsman.config.value_types import (
+    SCOPES,
     BearerToken,
     CollectorAddress,
     Confirm,
@@ -34,7 +30,9 @@ from pointsman.config.value_types import (
     Moment,
     Network,
     PeerAddress,
+    PublicAddress,
     RequestKey,
+    Scopes,
     Seconds,
     Semantic,
     ServiceAddress,
@@ -49,8 +47,6 @@ REPLICA_DRAIN_S = 5.0  # the default of `drain_s`: two checks of a proxy that as
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 Strategy = Literal["bm25", "cloud"]
-Scope = Literal["read", "write", "destructive"]
-SCOPES: tuple[Scope, ...] = ("read", "write", "destructive")
 LogFormat = Literal["auto", "text", "json"]
 
 
@@ -68,6 +64,10 @@ class Listen(Part):
     """Your reverse proxies, such as `[10.0.0.5, 10.1.0.0/24]`. All clients behind a proxy share its address, so it is
     exempt from the [limit per address](#fair-shares). Also for container networks that hide the clients' addresses.
     `0.0.0.0/0` is rejected."""
+    public_url: PublicAddress | None = None
+    """The address by which clients elsewhere reach the gateway, such as `https://mcp.example.com`: scheme, host and
+    port, without a path. [Sign-in](../guide/sign-in.md) needs it, and `Host` accepts it. It is never guessed from the
+    headers of a request."""
     drain_s: DrainSeconds | None = None
     """How long a gateway that was told to stop still takes calls while `/health` answers 503, so that a proxy sends the
     next ones elsewhere before the port closes. By default 5 for a replica, else 0. A second signal ends it at once."""
@@ -112,13 +112,6 @@ class Unassigned(Part):
     confirm: Confirm = "never"
 
 
-def check_scopes(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
-    """Once each, in one order. Raises ValueError."""
-    if not scopes:
-        raise ValueError("is an empty list; name at least one of `read`, `write` and `destructive`, or leave it out")
-    return tuple(scope for scope in SCOPES if scope in scopes)
-
-
 class Token(Part):
     sha256: Digest
     """Hash of the secret, never the secret itself; see [Tokens](#tokens)."""
@@ -127,7 +120,7 @@ class Token(Part):
     uses it where a request names none."""
     servers: tuple[str, ...] = ()
     """Servers it may use; `"*"`: any."""
-    scopes: Annotated[tuple[Scope, ...], AfterValidator(check_scopes)] = SCOPES
+    scopes: Scopes = SCOPES
     """What the tools that it uses may do: `[read]` for a token that only reads. A tool with another effect does not
     exist for it. See [scopes](../guide/tokens.md#scopes): without `trust_annotations`, all tools of a server count as
     destructive. Resources and prompts need `read`."""
@@ -326,8 +319,10 @@ class State(Part):
     the password in `PGPASSFILE` or by `${file:...}`; requires `request_keys`. By default, files of the state folder."""
     request_keys: tuple[RequestKey, ...] = ()
     """Secrets of at least 32 bytes that seal cursors, session ids and other state that clients carry, and encrypt
-    [stored results](../concepts/large-results.md#storage). By default one is generated and stored. The first key
-    seals, all keys open: to rotate, put the new key first. Required with `database`, the same for all gateways."""
+    [stored results](../concepts/large-results.md#storage) and
+    [tokens for servers](../guide/sign-in-to-servers.md#where-tokens-are-kept). By default one is generated and stored.
+    The first key seals, all keys open: to rotate, put the new key first. Required with `database`, the same for all
+    gateways."""
     peer_address: PeerAddress | None = None
     """Where the other gateways on `database` reach this one, as `HOST` or `HOST:PORT`. By default the address by which
     it reaches the database, with its port. An IP address is exempt from the
@@ -350,6 +345,9 @@ class GatewayConfig(Part):
     """[Settings](#projectsid-and-unassigned) for callers that name no project."""
     tokens: Mapping[Id, Token] = {}
     """[Who may call](#tokensid) the gateway, and what each may use."""
+    auth: Annotated[tuple[Auth, ...], BeforeValidator(as_list)] = ()
+    """[Who may sign in](#auth) with an access token of another server: an issuer, or a list of issuers. Requires
+    `listen.public_url`."""
     cloud_search: CloudSearch | None = None
     """[A search service](#cloud_search) for projects with `optimization: cloud`."""
     search_api: SearchApi | None = None
@@ -375,6 +373,14 @@ class GatewayConfig(Part):
     """[Where state is kept](#state), and the keys for what clients carry of it."""
     _notes: tuple[str, ...] = PrivateAttr(())
     _empty: Mapping[str, tuple[str, ...]] = PrivateAttr({})
+    _unread: tuple[str, ...] = PrivateAttr(())
+
+    @model_validator(mode="after")
+    def _check_auth(self) -> GatewayConfig:
+        if self.auth and self.listen.public_url is None:
+            raise ValueError("`auth` needs `listen.public_url`, the address that access tokens are issued for")
+        check_issuers(self.auth)
+        return self
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -385,9 +391,15 @@ class GatewayConfig(Part):
         """The variables that a server's entry refers to as `${NAME:-}` and that have no value."""
         return self._empty.get(server_id, ())
 
-    def with_notes(self, notes: Iterable[str], empty: Mapping[str, tuple[str, ...]]) -> GatewayConfig:
+    def unread_secrets(self, *keys: str) -> tuple[str, ...]:
+        """The keys at or below `keys` whose command or keyring was not asked: a stand-in takes the place of each."""
+        return tuple(one for one in self._unread if one in keys or one.startswith(tuple(f"{key}." for key in keys)))
+
+    def with_notes(
+        self, notes: Iterable[str], empty: Mapping[str, tuple[str, ...]], unread: Iterable[str] = ()
+    ) -> GatewayConfig:
         copy = self.model_copy()
-        copy._notes, copy._empty = tuple(notes), empty
+        copy._notes, copy._empty, copy._unread = tuple(notes), empty, tuple(unread)
         return copy
 
     def is_flat(self, server: Server) -> bool:

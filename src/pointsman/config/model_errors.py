@@ -33,7 +33,7 @@ def explain(error: ValidationError, document: Document) -> None:
     if len(details) > MAX_EXPLAINED:
         document.add_problem((), f"{len(details) - MAX_EXPLAINED} more problems not listed")
     for detail in details[:MAX_EXPLAINED]:
-        path: KeyPath = detail["loc"]
+        path = _as_written(detail["loc"], document)
         wrong_key = path[-1:] == (_KEY_ITSELF,)
         if wrong_key:
             path = path[:-1]
@@ -45,6 +45,12 @@ def explain(error: ValidationError, document: Document) -> None:
         hint = _closest_choice(detail, document.external_texts) if detail["type"] == "literal_error" else None
         more = ", or `off`" if path[-1:] == ("optimization",) else ""
         document.add_problem(path, sentence(detail) + more, hint, key=wrong_key)
+
+
+def _as_written(path: KeyPath, document: Document) -> KeyPath:
+    """The one issuer of `auth` may be written without a list."""
+    listed = isinstance(document.data, dict) and isinstance(document.data.get("auth"), list)
+    return ("auth", *path[2:]) if path[:1] == ("auth",) and not listed else path
 
 
 def sentence(detail: ErrorDetails) -> str:
@@ -104,7 +110,7 @@ def _closest_key(path: KeyPath) -> str | None:
 def _part_at(path: KeyPath) -> type[Part]:
     """The part of the model that `path` leads to."""
     part: type[Part] = GatewayConfig
-    steps = iter(path)
+    steps = iter([step for step in path if isinstance(step, str)])  # without positions in lists
     for step in steps:
         annotation = part.model_fields[str(step)].annotation
         part = _part_in(annotation) or part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr, StringConstraints
 
@@ -14,12 +14,16 @@ from pointsman.config.values import (
     MIN_MEMORY,
     check_base_url,
     check_bearer_token,
+    check_client_id,
     check_collector,
     check_database_address,
     check_header_name,
     check_header_value,
+    check_issuer,
+    check_oauth_scope,
     check_peer_address,
     check_program,
+    check_public_url,
     check_request_key,
     check_root_name,
     check_semantic,
@@ -36,6 +40,18 @@ from pointsman.config.values import (
     resolve_path,
 )
 
+Scope = Literal["read", "write", "destructive"]
+SCOPES: tuple[Scope, ...] = ("read", "write", "destructive")
+
+
+def check_scopes(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    """Once each, in one order. Raises ValueError."""
+    if not scopes:
+        raise ValueError("is an empty list; name at least one of `read`, `write` and `destructive`, or leave it out")
+    return tuple(scope for scope in SCOPES if scope in scopes)
+
+
+Scopes = Annotated[tuple[Scope, ...], AfterValidator(check_scopes)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(reject_boolean)]
 DrainSeconds = Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False), BeforeValidator(reject_boolean)]
 Count = Annotated[int, Field(ge=1)]
@@ -44,6 +60,8 @@ Moment = Annotated[datetime, BeforeValidator(parse_moment)]
 LocalPath = Annotated[Path, BeforeValidator(reject_empty_path), AfterValidator(resolve_path)]
 Store = Annotated[Path | SecretStr, PlainValidator(parse_store)]
 WebAddress = Annotated[str, AfterValidator(check_url)]
+PublicAddress = Annotated[str, AfterValidator(check_public_url)]
+IssuerAddress = Annotated[str, AfterValidator(check_issuer)]
 ServiceAddress = Annotated[str, AfterValidator(check_base_url)]
 CollectorAddress = Annotated[str, AfterValidator(check_collector)]
 BearerToken = Annotated[SecretStr, AfterValidator(check_bearer_token)]
@@ -61,6 +79,9 @@ ToolPatternList = Annotated[tuple[ToolPattern, ...], AfterValidator(check_patter
 HeaderName = Annotated[str, AfterValidator(check_header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
 Confirm = Annotated[str | tuple[str, ...], PlainValidator(parse_confirm)]  # a word, or patterns over tool keys
+
+ClientId = Annotated[str, AfterValidator(check_client_id)]
+OAuthScope = Annotated[str, AfterValidator(check_oauth_scope)]
 
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
 ID_PATTERN = r"^_?([A-Za-z0-9-]_?)*$"

@@ -105,6 +105,35 @@ def is_database_address(value: str) -> bool:
     return value.startswith(("postgresql://", "postgres://"))
 
 
+def parse_oauth(value: object) -> object:
+    """`auto` stands for keys that all have their defaults."""
+    if value == "auto":
+        return {}
+    if isinstance(value, str | bool | int):
+        raise ValueError("must be `auto` or keys such as `client_id`")  # noqa: TRY004
+    return value
+
+
+def check_client_id(client_id: str) -> str:
+    if not re.fullmatch(r"[\x20-\x7E]{1,2048}", client_id):
+        raise ValueError("must be 1 to 2048 printable ASCII characters")
+    return client_id
+
+
+def check_oauth_scope(scope: str) -> str:
+    """Scopes as OAuth writes them (RFC 6749)."""
+    one = r"[\x21\x23-\x5B\x5D-\x7E]+"
+    if len(scope) > 4096 or not re.fullmatch(f"{one}( {one})*", scope):
+        raise ValueError("must be scopes with one space between them, such as `files:read files:write`")
+    return scope
+
+
+def is_private_link(url: str) -> bool:
+    """Whether nobody on the way can read what is sent there: TLS, or this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
 def check_semantic(wanted: bool) -> bool:
     """Reject `true` without the packages: search would silently be worse than what was asked for."""
     if wanted and not semantic_is_installed():
@@ -197,6 +226,37 @@ def check_base_url(url: str) -> str:
     if not _is_http_url(url) or "@" in url or "?" in url or "#" in url:
         raise ValueError("must be a URL like https://host.example, without user, `?` and `#`")
     return url
+
+
+def check_public_url(url: str) -> str:
+    """An origin, in the form that clients compare: lower case, without the default port and a slash at the end."""
+    if not _is_http_url(url):
+        raise ValueError("must be a URL like https://mcp.example.com")
+    parts = urlsplit(url)
+    if parts.path not in ("", "/") or "@" in url or "?" in url or "#" in url:
+        raise ValueError("must be scheme, host and port only, such as https://mcp.example.com; leave the path out")
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        raise ValueError("must begin with https://; http:// is for 127.0.0.1 and localhost only")
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    default = 443 if parts.scheme == "https" else 80
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, default) else "")
+
+
+def check_issuer(url: str) -> str:
+    """An issuer, or the address of its keys. Kept as it is written: it is compared as text."""
+    if not _is_http_url(url) or "@" in url or "?" in url or "#" in url:
+        raise ValueError("must be a URL like https://login.example.com, without user, `?` and `#`")
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        raise ValueError("must begin with https://; http:// is for 127.0.0.1 and localhost only")
+    return url
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def check_collector(url: str) -> str:

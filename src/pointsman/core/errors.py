@@ -14,7 +14,7 @@ docs/reference/errors.md, which `make docs` writes. "Next:" begins the next step
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 TRY_LATER = "Try again later, or use another tool."
@@ -236,6 +236,25 @@ class ForbiddenError(RefusedError):
     shows what each token may use; `listen.allowed_origins` allows origins."""
 
     code = "denied"
+
+
+class ScopeError(RefusedError):
+    """The `scope` of an [access token](../guide/sign-in.md#scopes) does not cover the request; nothing was sent. Next:
+    the client signs in again and asks for the scopes that the answer names."""
+
+    code = "insufficient_scope"
+
+    def __init__(self, message: str, scopes: Sequence[str]) -> None:
+        """`scopes`: all that the request needs."""
+        super().__init__(message)
+        self.scopes = tuple(scopes)
+
+
+class SignInUnavailableError(RefusedError):
+    """The keys that [access tokens](../guide/sign-in.md) are signed with cannot be fetched, so they cannot be checked.
+    Next: try again later; the operator finds the reason in the log."""
+
+    code = "sign_in_unavailable"
 
 
 class DownstreamError(Exception):

@@ -7,14 +7,18 @@ from functools import cache
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from pointsman.core import wire
 from pointsman.core.errors import UnauthorizedError
 from pointsman.core.model import Caller
+from pointsman.router.auth.metadata import WELL_KNOWN, Resources
+from pointsman.router.downstream.oauth.client_document import PATH as CLIENT_DOCUMENT
+from pointsman.router.downstream.oauth.client_document import client_document
 from pointsman.router.front.asgi import Front
-from pointsman.router.front.http.authentication import Claims, authenticate, read_claims
+from pointsman.router.front.http.authentication import Claims, authenticate, read_claims, verify
+from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import checked_head
 from pointsman.router.front.http.responses import HttpError, unauthorized
 from pointsman.router.gateway.gateway import PointsmanGateway
@@ -23,8 +27,9 @@ from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replicas import PATH as PEER_PATH
 from pointsman.router.owner.replicas import peer_endpoint
-from pointsman.router.page.mount import PATHS, PageMount
+from pointsman.router.page.mount import CONSENT_PATHS, PATHS, ConsentMount, PageMount
 
+Endpoint = Callable[[Request], Awaitable[Response]]
 Page = Callable[[Claims], Awaitable[Response]]
 
 _NO_OAUTH = {
@@ -35,6 +40,14 @@ _NO_OAUTH = {
         "in the header `Authorization: Bearer TOKEN`."
     ),
 }
+_NOT_HERE = {
+    "error": "invalid_request",
+    "error_description": (
+        "There is nothing at this address. The header `WWW-Authenticate` of a 401 names the metadata of the gateway, "
+        "and these name its authorization servers."
+    ),
+}
+METADATA_S = 300  # for which clients may keep the metadata
 _OAUTH_PATHS = ("/register", "/.well-known/oauth-{rest:path}", "/.well-known/openid-configuration{rest:path}")
 _OAUTH_VERBS = ["GET", "POST", "OPTIONS"]
 
@@ -60,12 +73,15 @@ def build_app(
         )
         return Response(text, media_type=CONTENT_TYPE)
 
+    probed = answer_to_probes(lambda: front.sign_in.resources if front.sign_in is not None else None)
     app = Starlette(
         routes=[
             *front.routes(),
             Route("/health", _page(show_health, front)),
             Route("/metrics", _page(show_metrics, front)),
-            *oauth_routes(),
+            *authorization_routes(front, parts, probed),
+            *oauth_routes(probed),
+            Route(CLIENT_DOCUMENT, _client_document(parts), methods=_OAUTH_VERBS),
             *(Route(path, page) for path in PATHS),
             *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
         ]
@@ -74,16 +90,68 @@ def build_app(
     return app
 
 
-def oauth_routes() -> list[Route]:
-    """Return the OAuth paths that clients probe after a 401.
+def authorization_routes(front: Front, parts: Parts, probed: Endpoint) -> list[Route]:
+    """Return the paths of the gateway's own authorization server; none if it was off at the start.
 
-    They answer 404 with an `error_description` that says what to do: several clients show the user only that sentence.
+    `probed` answers if a reload has switched it off.
     """
-    return [Route(path, _reject_oauth, methods=_OAUTH_VERBS) for path in _OAUTH_PATHS]
+    server = parts.authorization
+    if server is None:
+        return []
+    from pointsman.router.auth.server.endpoints import oauth_endpoints
+
+    def address(request: Request) -> str | None:
+        host = request.client.host if request.client is not None else ""
+        return None if is_exempt(host, front.hosts.trusted_proxies) else host
+
+    def guarded(endpoint: Endpoint) -> Endpoint:
+        async def checked(request: Request) -> Response:
+            try:
+                checked_head(request.headers.raw, front.hosts)
+            except HttpError as error:
+                return Response(error.body(), error.status, media_type="application/json")
+            return await (endpoint if server.issuer else probed)(request)
+
+        return checked
+
+    consent = ConsentMount(parts, server, lambda: front.hosts)
+    return [*(Route(path, consent) for path in CONSENT_PATHS), *oauth_endpoints(server, address, guarded)]
 
 
-async def _reject_oauth(request: Request) -> JSONResponse:
-    return JSONResponse(_NO_OAUTH, status_code=404)
+def oauth_routes(probed: Endpoint | None = None) -> list[Route]:
+    """Return the OAuth paths that clients probe after a 401."""
+    return [Route(path, probed or answer_to_probes(), methods=_OAUTH_VERBS) for path in _OAUTH_PATHS]
+
+
+def answer_to_probes(resources: Callable[[], Resources | None] = lambda: None) -> Endpoint:
+    """Return the answer to probes: metadata of the gateway's resources, if one can sign in.
+
+    All other paths get a 404 with an `error_description` that says what to do: several clients show the user only
+    that sentence.
+    """
+
+    async def answer(request: Request) -> Response:
+        known, path = resources(), request.url.path
+        if known is None:
+            return JSONResponse(_NO_OAUTH, status_code=404)
+        document = known.document(path.removeprefix(WELL_KNOWN)) if path.startswith(WELL_KNOWN) else None
+        if document is None or request.method not in ("GET", "HEAD"):
+            return JSONResponse(_NOT_HERE, status_code=404)
+        return JSONResponse(document, headers={"cache-control": f"max-age={METADATA_S}"})
+
+    return answer
+
+
+def _client_document(parts: Parts) -> Callable[[Request], Awaitable[Response]]:
+    """Who the gateway is as a client of servers. Without `listen.public_url` there is nothing at its path."""
+
+    async def answer(request: Request) -> Response:
+        document = client_document(parts.current.config)
+        if document is None or request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("Not Found", 404)
+        return JSONResponse(document, headers={"cache-control": f"max-age={METADATA_S}"})
+
+    return answer
 
 
 def _readers(gateway: PointsmanGateway, claims: Claims) -> list[Caller]:
@@ -102,10 +170,15 @@ def _page(page: Page, front: Front) -> Callable[[Request], Awaitable[Response]]:
     """Return a page that needs no token, and shows more with one. `page` may raise HttpError."""
 
     async def endpoint(request: Request) -> Response:
+        sent = "authorization" in request.headers
         try:
-            return await page(read_claims(checked_head(request.headers.raw, front.hosts), None))
+            claims = read_claims(checked_head(request.headers.raw, front.hosts), None)
+            if front.sign_in is not None:
+                await verify(front.sign_in, claims.token)
+            return await page(claims)
         except HttpError as error:  # an invalid token is an error even where none is needed
-            headers = {name.decode(): value.decode() for name, value in error.headers}
+            found = front.headers_of(error, request.url.path, token_sent=sent)
+            headers = {name.decode(): value.decode() for name, value in found}
             return Response(error.body(), error.status, headers, media_type="application/json")
 
     return endpoint

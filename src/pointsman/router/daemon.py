@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from starlette.types import ASGIApp
@@ -19,6 +20,7 @@ from pointsman.core.model import Caller
 from pointsman.core.seams import Change
 from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
+from pointsman.router.auth.sign_in import Access
 from pointsman.router.downstream.server.connectors import Connectors
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs
@@ -43,16 +45,19 @@ from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.other_paths import OtherPaths
 from pointsman.router.owner.changes import changed_entries
 from pointsman.router.owner.channel import owner_channel
+from pointsman.router.owner.grants import grant_operations
 from pointsman.router.owner.operations import OWNER, page_link, summary
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.pins import pin_operations
 from pointsman.router.owner.replicas import channel_operations
+from pointsman.router.owner.server_sign_ins import sign_in_operations
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import (
     counted_rates,
     find_peers,
     open_pins,
+    open_server_sign_ins,
     open_shared_state,
     open_values,
     start_sharing,
@@ -68,6 +73,10 @@ from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import DaemonError, TaskSet
+
+if TYPE_CHECKING:
+    from pointsman.router.auth.server.server import AuthorizationServer
+    from pointsman.router.downstream.oauth.service import ServerSignIns
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +139,7 @@ class Daemon:
         self._configure_log(launch.config)
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
+        self._sign_ins_to_servers: ServerSignIns | None = None
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
         self._reloader = Reloader(
@@ -145,6 +155,7 @@ class Daemon:
         self._tracing = start_tracing(self._current.config.telemetry, os.environ)
         if self._tracing is not None:
             stack.push_async_callback(self._tracing.close)
+        self._keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
         self._start_downstream(await self._start_guard())
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._recent = RecentFigures(self._metrics)
@@ -165,9 +176,10 @@ class Daemon:
         )
         stack.push_async_callback(self._fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(self._search.close)
-        keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
+        keys = self._keys
         counting = counted_rates(self._shared, self._current.config, launch.state_dir, self._tasks)
         self._rates = await stack.enter_async_context(counting)
+        self._rates.rights_of = self._access.identities.rights_of
         self.gateway = PointsmanGateway(
             self._catalog,
             self._offers,
@@ -199,6 +211,7 @@ class Daemon:
         self._health.pins = self._pins
         self._sign_ins = SignIns(keys, launch.state_dir)
         self._start_peers(keys)
+        self._open_authorization(keys)
         self._build_front(keys)
         shared, sessions, replica_dir = self._shared, self._front.sessions, launch.replica_dir
         start_sharing(shared, replica_dir, self._tasks, self._health, sessions, self._usage, self._sign_ins)
@@ -212,7 +225,10 @@ class Daemon:
         parts, url, operations = (
             self._parts,
             self._parts.url,
-            channel_operations(self._parts) | pin_operations(self._parts),
+            channel_operations(self._parts)
+            | pin_operations(self._parts)
+            | grant_operations(self._parts)
+            | sign_in_operations(self._parts),
         )
 
         def opened() -> None:
@@ -271,6 +287,7 @@ class Daemon:
         """Replace the configuration. Rights come first: a revoked token must stop working whatever fails after that."""
         before = self._current.config
         self._current.replace(config)
+        self._access.configure(config)
         self._catalog.reconfigure(config)
         self._shares.reload(config.limits)
         self._offers.reconfigure(config)
@@ -278,6 +295,7 @@ class Daemon:
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
         self._front.hosts = HostRules.of(config.listen, self._port)
+        self._front.sign_in = self._access.sign_in(self._catalog)
         self._configure_log(config)
         for key in needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
@@ -316,6 +334,26 @@ class Daemon:
             self._health.replicas = self._peers.report
             self._say(f"pointsman is replica {self._peers.own.id} at {self._peers.own.address}")
 
+    def _open_authorization(self, keys: Sequence[str]) -> None:
+        """Let clients sign in here, if the gateway knows its own address."""
+        self._authorization: AuthorizationServer | None = None
+        if self._current.config.listen.public_url is None:
+            return
+        from pointsman.router.auth.server.server import AuthorizationServer
+
+        values, shared = open_values(self._shared, self._launch.state_dir), self._peers is not None
+        self._authorization = AuthorizationServer(values, self._current, self._audit, keys, shared=shared)
+        self._stack.push_async_callback(asyncio.to_thread, values.close)
+        self._authorization.revoked = self._signed_out
+        self._access.add_own_server(self._authorization, self._current.config)
+        self._catalog.identities_changed()
+        if shared:
+            self._tasks.start("grants", self._authorization.run)
+
+    def _signed_out(self, identity_id: str) -> None:
+        self._access.identities.forget(identity_id)
+        self.gateway.hub.rights_changed()
+
     def _start_downstream(self, guard: Guard) -> None:
         state_dir, database = self._launch.state_dir, self._current.config.state.database
         self._logs = ServerLogs(self._launch.own_dir)
@@ -329,10 +367,21 @@ class Daemon:
             memory=memory,
             in_flight=in_flight,
             state_database=database,
+            sign_ins=self._server_sign_ins,
         )
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
 
+    def _server_sign_ins(self) -> ServerSignIns:
+        """The sign-ins to servers, made for the first one that has `oauth`."""
+        if self._sign_ins_to_servers is None:
+            values = open_values(self._shared, self._launch.state_dir)
+            self._sign_ins_to_servers = open_server_sign_ins(values, self._current, self._keys)
+            self._stack.push_async_callback(self._sign_ins_to_servers.close)
+        return self._sign_ins_to_servers
+
     def _build_catalog(self) -> None:
+        self._access = Access(self._current.config)
+        self._stack.push_async_callback(self._access.close)
         state_dir, replica_dir, servers = self._launch.state_dir, self._launch.replica_dir, self._fleet.servers
         self._pins = open_pins(self._shared, self._current, state_dir, replica_dir, servers)
         self._pins.held_back = self._record_changed_tools
@@ -346,6 +395,7 @@ class Daemon:
             usage=self._usage,
             names=self._memory,
             changed_tools=self._record_changed_tools,
+            identities=self._access.identities,
         )
         self._catalog, self._offers = self._search.catalog, self._search.offers
 
@@ -374,6 +424,7 @@ class Daemon:
             peers=self._peers,
             tracer=self._tracing,
         )
+        self._front.sign_in = self._access.sign_in(self._catalog)
         if self._launch.stderr is not None:
             self._launch.stderr.ids = self._front.log_ids
         self._parts = self._build_parts()
@@ -406,7 +457,10 @@ class Daemon:
             self._shared.audit_rows if self._shared else self._launch.state_dir,
             self._pins,
             self._offers,
+            self._server_sign_ins,
+            self._authorization,
             self._peers,
+            read_secrets_again=self._launch.read_secrets_again,
         )
 
     def _gauges(self) -> Gauges:

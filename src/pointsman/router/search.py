@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pointsman.catalog.definitions import ChangedTools
+from pointsman.catalog.identities import Identities
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import CurrentConfig, Strategy
@@ -41,6 +42,7 @@ class Search:
         usage: UsageMemory,
         names: ServerMemory,
         changed_tools: ChangedTools,
+        identities: Identities,
     ) -> None:
         self._fleet = fleet
         self._started = False
@@ -61,6 +63,7 @@ class Search:
             changed_tools=changed_tools,
             names=names,
             admission=pins,
+            identities=identities,
         )
         self.offers = Offers(self.catalog, fleet.servers)
 

@@ -282,15 +282,18 @@ class AuditLog:
         server_id: str | None = None,
         project_id: str | None = None,
         tool_key: str | None = None,
+        token_id: str | None = None,
         ending: Ending = "ok",
+        source: str = "",
     ) -> None:
         """Write a row for what the owner changed, or tried to. Never raises.
 
         `what` names the thing, such as `servers.time`; it becomes the code. `client` is the way: `page`, `pointsman
-        cli`, or `file` for a change of the file itself. A file that keeps changing gets a bounded number of rows.
+        cli`, or `file` for a change of the file itself. A file that keeps changing gets a bounded number of rows, and
+        so does each other `source`.
         """
         now = self._monotonic()
-        bucket = self._changes.setdefault("", TokenBucket(CHANGES_BURST, now))
+        bucket = self._changes.setdefault(source, TokenBucket(CHANGES_BURST, now))
         if bucket.fill(CHANGES_BURST, CHANGES_PER_S, now) < 1:
             return
         bucket.left -= 1
@@ -299,6 +302,7 @@ class AuditLog:
             time_ms=int(self._wall() * 1000),
             request_id=secrets.token_hex(8),
             kind="change",
+            token=short_name(token_id, MAX_NAME_CHARS),
             project=short_name(project_id, MAX_NAME_CHARS),
             client=short_name(client, MAX_NAME_CHARS),
             method=short_name(method, MAX_NAME_CHARS),

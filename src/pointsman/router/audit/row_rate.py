@@ -12,6 +12,7 @@ from pointsman.config.model import CurrentConfig, Limits
 from pointsman.core.errors import OVERLOADED, RateLimitedError
 from pointsman.router.audit.rows import Intent, Outcome
 
+MAX_BUCKETS = 20_000  # tokens are bounded by the configuration; those who sign in are not
 BURST_S = 30  # capacity of a bucket, in seconds of its rate
 WINDOW_S = 10.0  # in which equal refusals are coalesced into one row
 REPEATED = frozenset({RateLimitedError.code, OVERLOADED})  # refusals that a retrying client repeats thousands of times
@@ -50,6 +51,8 @@ class RowRate:
             return 0.0  # refill only an empty bucket, which most tokens never have
         per_s = self._current.limits.audit_bytes_per_s
         if bucket is None:
+            if len(self._buckets) >= MAX_BUCKETS:
+                self._buckets.clear()
             bucket = self._buckets[token_id] = TokenBucket(BURST_S * per_s, now)
         left = bucket.fill(BURST_S * per_s, per_s, now)
         return 0.0 if left > 0 else (1 - left) / per_s

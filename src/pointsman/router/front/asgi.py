@@ -15,7 +15,7 @@ from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from pointsman.core.seams import Gateway, Tracer
-from pointsman.router.front.http.authentication import Claims, authenticate
+from pointsman.router.front.http.authentication import Claims, authenticate, verify
 from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import USUAL_ACCEPT, HostRules, check_accepts_responses, check_accepts_stream
 from pointsman.router.front.http.http_request import HttpRequest, RequestReader, echoed_id
@@ -44,7 +44,9 @@ from pointsman.router.serving.in_flight import InFlight
 if TYPE_CHECKING:
     from starlette.routing import Route  # imported with the other paths
 
+    from pointsman.router.auth.sign_in import SignIn
     from pointsman.router.front.carriage import Carriage
+    from pointsman.router.front.http.responses import Headers
     from pointsman.router.peers.peers import Peers
 
 STREAM_SHARE = 4  # one token's streams take at most this fraction of the connections
@@ -125,6 +127,24 @@ class Front:
     @hosts.setter
     def hosts(self, hosts: HostRules) -> None:
         self._reader.hosts = hosts
+
+    @property
+    def sign_in(self) -> SignIn | None:
+        """How callers sign in; None: they cannot, and only tokens of the YAML are accepted."""
+        return self._reader.sign_in
+
+    @sign_in.setter
+    def sign_in(self, sign_in: SignIn | None) -> None:
+        self._reader.sign_in = sign_in
+
+    def headers_of(self, error: HttpError, path: str, *, token_sent: bool) -> Headers:
+        """The headers of an error, with a challenge that says where to sign in."""
+        sign_in = self._reader.sign_in
+        if sign_in is None or not (error.status == 401 or error.scopes):
+            return error.headers
+        challenge = sign_in.resources.challenge(path, token_sent=token_sent, scopes=error.scopes)
+        others = tuple(header for header in error.headers if header[0] != b"www-authenticate")
+        return (*others, (b"www-authenticate", challenge))
 
     def is_exempt(self, host: str) -> bool:
         """Whether a host is exempt from the limit of connections per address: many clients may be behind it."""
@@ -223,6 +243,8 @@ class Front:
             if carriage is not None:
                 carriage.admit(http)
             claims = self._reader.read_head(http)
+            if self._reader.sign_in is not None and http.caller is None:
+                await verify(self._reader.sign_in, claims.token)
             legacy = http.head.get(b"mcp-protocol-version") in _LEGACY_VERSIONS
             if http.verb != "POST" or not http.path.endswith("/mcp"):
                 await self._serve_other(http, claims, legacy)
@@ -267,7 +289,8 @@ class Front:
             if isinstance(error, HttpError):
                 if error.audited and http.verb == "POST":
                     await self._reader.record_refusal(http, error)
-                await http.respond(error.status, error.body(echoed_id(http.message)), error.headers)
+                headers = self.headers_of(error, http.path, token_sent=http.token is not None)
+                await http.respond(error.status, error.body(echoed_id(http.message)), headers)
                 return
         except ClientDisconnectedError:
             return

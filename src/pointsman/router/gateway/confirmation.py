@@ -16,6 +16,7 @@ import msgspec
 
 from pointsman.catalog.confirmation import Rule
 from pointsman.catalog.definitions import KnownTool
+from pointsman.catalog.identities import is_identity, rights_token
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ConfirmationRefusedError, ConfirmationRequiredError
 from pointsman.core.kinds import declares
@@ -216,7 +217,8 @@ class Gate:
         gated.record.confirmed = f"{answer.by} {answer.word}"
 
     async def _first_answer(self, back: BackChannel, question: Json, pending: Pending) -> _Answer | None:
-        """The answer of the client or of the owner; None: neither answered in time.
+        """The answer of the client or of the owner; None: neither answered in time. The owner's counts only as long as
+        the client is there: a legacy client that was killed has left, though it could still resume its stream.
 
         Raises StateAwayError, and as `BackChannel.ask`.
         """
@@ -226,14 +228,18 @@ class Gate:
         self._open[pending.id] = owner
         self._watch()
         client = asyncio.ensure_future(_ask(back, question))
+        end = self.approvals.remove
         try:
             await asyncio.wait((client, owner), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-            if owner.done():
-                return owner.result()
-            return client.result() if client.done() else None
+            if not owner.done():
+                return client.result() if client.done() else None
+            if not back.reachable():
+                end = self.approvals.leave
+                raise ClientGoneError
+            return owner.result()
         finally:
             del self._open[pending.id]
-            self._spawn(self._remove(pending))
+            self._spawn(self._end(end, pending))
             client.cancel()
             await asyncio.gather(client, return_exceptions=True)
 
@@ -310,9 +316,9 @@ class Gate:
             if found is not None and found.answer is not None and not waiting.done():
                 waiting.set_result(_Answer(found.answer, found.by))
 
-    async def _remove(self, pending: Pending) -> None:
+    async def _end(self, end: Callable[[Pending], None], pending: Pending) -> None:
         try:
-            await asyncio.to_thread(self.approvals.remove, pending)
+            await asyncio.to_thread(end, pending)
         except StateAwayError as error:
             logger.warning("a call that is over stays listed until its time is over: %s", error)
 
@@ -328,7 +334,9 @@ def _call(request: FrontRequest, tool: KnownTool, arguments: Json) -> Call:
 
 
 def secret_of(config: GatewayConfig, token_id: str) -> str:
-    """What tells a token from an earlier or later one of the same name."""
+    """What tells a token from an earlier or later one of the same name. An identity stays the same for ever."""
+    if is_identity(token_id):
+        return rights_token(token_id)[:SECRET_CHARS]
     token = config.tokens.get(token_id)
     return token.sha256[:SECRET_CHARS] if token is not None else ""
 

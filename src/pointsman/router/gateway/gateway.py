@@ -112,7 +112,7 @@ class PointsmanGateway:
             code,
             kind=self._kind(method, params),
             method=method or "",
-            token_id=self._catalog.rights.tokens.find(token) if token else None,
+            token_id=self._catalog.rights.find(token) if token else None,
             client=client,
             tool_key=tool_key if isinstance(tool_key, str) else None,
         )

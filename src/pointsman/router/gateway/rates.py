@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import math
+import secrets
 import time
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, Literal
 
 from msgspec import Struct
 
+from pointsman.catalog.identities import MARK, person_of
 from pointsman.catalog.rights import OWNER_ID
-from pointsman.config.model import GatewayConfig
+from pointsman.config.model import GatewayConfig, Token
 from pointsman.config.part import Part
 from pointsman.core.errors import RateLimitedError
-from pointsman.core.model import Caller, ToolKey, WallClock
+from pointsman.core.model import Caller, Json, ToolKey, WallClock
+from pointsman.core.seams import COUNTED_ROUND
+from pointsman.router.auth.claims import rule_of
 from pointsman.router.state.key_values import KeyValues, StateAwayError
 from pointsman.router.state.rate_counters import PREFIX, LocalCounters, SharedCounters
 from pointsman.router.state.rate_windows import DAY, MINUTE, Limit, Reached
@@ -24,9 +29,15 @@ Use = Literal["calls", "discoveries", "reads"]
 
 _USES: Final[tuple[Use, ...]] = ("calls", "discoveries", "reads")
 _PERIODS: Final = (MINUTE, DAY)
+MAX_ROUNDS: Final = 10  # of one call that is counted once
+MAX_OPEN_ROUNDS: Final = 10_000
 
 LimitsOf = Mapping[tuple[Use, str], tuple[Limit, ...]]
 """By what is counted, and the id of the token or server or the key of the tool."""
+
+
+RightsOf = Callable[[str], Token | None]
+"""Returns the rights of an identity."""
 
 
 class Rules(Struct, frozen=True):
@@ -35,20 +46,36 @@ class Rules(Struct, frozen=True):
     tokens: LimitsOf
     servers: LimitsOf
     tools: LimitsOf
+    config: GatewayConfig
+    rights_of: RightsOf
 
     def of(self, use: Use, token_id: str, tool: ToolKey | None) -> tuple[Limit, ...]:
-        found = self.tokens.get((use, token_id), ())
+        found = self._of_identity(use, token_id) if token_id[:1] == MARK else self.tokens.get((use, token_id), ())
         if tool is None:
             return found
         return found + self.servers.get((use, tool.server_id), ()) + self.tools.get((use, str(tool)), ())
+
+    def _of_identity(self, use: Use, identity_id: str) -> tuple[Limit, ...]:
+        """One person has one window for each limit, whichever access token it uses."""
+        token, person = self.rights_of(identity_id), person_of(identity_id)
+        if token is None:
+            return ()
+        rule = rule_of(identity_id)
+        rates = {rule or "": (self.config.rates_of(token), "This account", f"token/{person}", "rates")}
+        own = {rule: token.rates.model_fields_set} if rule is not None else None
+        return _limits(rates, own, "auth.claims").get((use, rule or ""), ())
 
     def all(self) -> list[Limit]:
         kept = (self.tokens, self.servers, self.tools)
         return [limit for subjects in kept for limits in subjects.values() for limit in limits]
 
 
-def rules_of(config: GatewayConfig) -> Rules | None:
-    """None: no rate is set."""
+def _nobody(identity_id: str) -> Token | None:
+    return None
+
+
+def rules_of(config: GatewayConfig, rights_of: RightsOf = _nobody) -> Rules | None:
+    """None: no rate is set, and nobody can sign in who may have one."""
     tokens = {
         token_id: (config.rates_of(token), "This token", f"token/{token_id}", "rates")
         for token_id, token in config.tokens.items()
@@ -68,14 +95,16 @@ def rules_of(config: GatewayConfig) -> Rules | None:
         for server_id, server in config.servers.items()
         for tool, rates in server.tool_rates.items()
     }
-    rules = Rules(_limits(tokens, own), _limits(servers), _limits(tools))
-    return rules if rules.all() else None
+    rules = Rules(_limits(tokens, own), _limits(servers), _limits(tools), config, rights_of)
+    return rules if rules.all() or config.listen.public_url is not None else None
 
 
 def _limits(
-    subjects: Mapping[str, tuple[Part, str, str, str]], own: Mapping[str, AbstractSet[str]] | None = None
+    subjects: Mapping[str, tuple[Part, str, str, str]],
+    own: Mapping[str, AbstractSet[str]] | None = None,
+    section: str = "tokens",
 ) -> LimitsOf:
-    """`own`: the keys that a token sets itself."""
+    """`own`: the keys that a token sets itself, in its entry of `section`."""
     found: dict[tuple[Use, str], tuple[Limit, ...]] = {}
     for subject, (rates, shown, key, setting) in subjects.items():
         for use in _USES:
@@ -87,7 +116,7 @@ def _limits(
                     period,
                     shown,
                     use,
-                    f"tokens.{subject}.rates.{name}" if own and name in own[subject] else f"{setting}.{name}",
+                    f"{section}.{subject}.rates.{name}" if own and name in own[subject] else f"{setting}.{name}",
                 )
                 for name, period in names
                 if (most := getattr(rates, name, None)) is not None
@@ -97,20 +126,51 @@ def _limits(
     return found
 
 
+class Rounds:
+    """The rounds of calls that were counted. A modern client repeats its call to answer a server's question: that is
+    the same call, as often as the server asks, up to a bound. A word for it is used once, so that a repetition which a
+    client sends again is counted. They are in memory: what another gateway or an earlier process gave out is counted.
+    """
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[str, tuple[Caller, ToolKey, int]] = OrderedDict()
+
+    def open(self, caller: Caller, tool: ToolKey, number: int) -> Json:
+        """What a result has for the next round, after so many: a word, or nothing if that one is counted again."""
+        if number >= MAX_ROUNDS:
+            return {}
+        word = secrets.token_urlsafe(12)
+        self._open[word] = (caller, tool, number + 1)
+        if len(self._open) > MAX_OPEN_ROUNDS:
+            self._open.popitem(last=False)
+        return {COUNTED_ROUND: word}
+
+    def use(self, word: str | None, caller: Caller, tool: ToolKey) -> int:
+        """The number of the round for which a word was given, used up by this; 0: it was given for none."""
+        found = self._open.get(word) if word is not None else None
+        if word is None or found is None or found[:2] != (caller, tool):
+            return 0
+        del self._open[word]
+        return found[2]
+
+
 class Rates:
     """`configure` it, then `count` each use, unless `rules` is None. `run` it as a task; `close` it in the end."""
 
     def __init__(self, store: KeyValues | None = None, *, shared: bool = False, clock: WallClock = time.time) -> None:
         """`store`: keeps the counts of a day; if it is `shared`, all counts, for all gateways on it."""
         self.rules: Rules | None = None
+        self.rights_of: RightsOf = _nobody  # of those who have signed in
+        self.rounds = Rounds()
         self._store = store
         self._shared = SharedCounters(store) if store is not None and shared else None
         self.local = LocalCounters(None if shared else store, clock)  # for all, while the shared ones are away
 
     async def configure(self, config: GatewayConfig) -> None:
         """Count by these limits from now on. A window that was begun goes on, also with another limit."""
-        rules = rules_of(config)
-        await self.local.keep_only(rules.all() if rules is not None else ())
+        rules = rules_of(config, lambda identity_id: self.rights_of(identity_id))
+        signed_in = config.listen.public_url is not None
+        await self.local.keep_only(rules.all() if rules is not None else (), signed_in=signed_in)
         self.rules = rules
 
     async def count(self, use: Use, caller: Caller, server_id: str | None = None, tool: str = "") -> None:

@@ -39,7 +39,7 @@ MAX_EXAMPLES = 5  # names of tools for each reason and server
 MAX_GROUPS = 200
 COMPARED = 10  # results of each search
 _LOCAL: Strategy = "bm25"
-_MISSING = ("starting", "failed", "timeout")
+_MISSING = ("starting", "failed", "timeout", "sign-in")
 
 Why = Denial | Literal["expired", "disabled", "down", "apps", "off", "below", "unmatched"]
 """Why a tool is not in an answer: its caller's rights, an expired token, a server that is switched off or not ready, a
@@ -111,7 +111,7 @@ def searches(parts: Parts) -> list[str]:
 def caller_of(parts: Parts, token_id: str, project_id: str) -> Caller:
     """The caller with this token, empty for the owner, in this project, empty for none. Raises OwnerError."""
     config = parts.current.config
-    if token_id and token_id not in config.tokens:
+    if token_id and parts.catalog.rights.token_of(token_id) is None:
         raise OwnerError("unknown_token", f"There is no token `{token_id[:64]}`. `pointsman token list` shows them.")
     if project_id and project_id not in config.projects:
         raise OwnerError("unknown_project", f"There is no project `{project_id[:64]}`.")

@@ -39,7 +39,10 @@ MAX_CODES = 16  # that are open at once; the oldest ends
 FAILURES_BURST = 10
 FAILURES_PER_S = 0.1
 MAX_COOKIE_CHARS = 4096
-_AUDIENCE = "page"
+PAGE = "page"
+CONSENT = "consent"  # a session that can answer requests for access at the public address, and nothing else
+CONSENT_S = 3600.0
+_LIVES = {PAGE: SESSION_S, CONSENT: CONSENT_S}
 _NAME = b"page cookie"
 _SKEW_S = 60.0
 _MARK_KEY = "page/mark"
@@ -84,27 +87,27 @@ class SignIns:
         self._codes[_digest(code)] = now + CODE_S, mark
         return code
 
-    def redeem(self, code: str) -> str | None:
+    def redeem(self, code: str, audience: str = PAGE) -> str | None:
         """Return the cookie for a code, which ends with this; None: it is unknown, was used, or has expired."""
         until, mark = self._codes.pop(_digest(code), (0.0, ""))
-        return self._cookie() if until > self._clock() and mark == self._read_mark() else None
+        return self._cookie(audience) if until > self._clock() and mark == self._read_mark() else None
 
-    async def redeem_once(self, code: str) -> str | None:
+    async def redeem_once(self, code: str, audience: str = PAGE) -> str | None:
         """`redeem`, also for a code of another gateway with the same store, and once among all of them.
 
         While the store is away, only codes of this gateway work.
         """
         if self.used_codes is None:
-            return self.redeem(code)
+            return self.redeem(code, audience)
         if not self._is_code(code):
             return None
         key = _USED + _digest(code).hex()
         try:
             unused = await asyncio.to_thread(self.used_codes.put, key, b"", version=ABSENT, life_s=CODE_S + _SKEW_S)
         except StateAwayError:
-            return self.redeem(code)
+            return self.redeem(code, audience)
         self._codes.pop(_digest(code), None)
-        return self._cookie() if unused is not None else None
+        return self._cookie(audience) if unused is not None else None
 
     async def end_all_everywhere(self) -> None:
         """`end_all` for all gateways with the same store. Raises OSError, StateAwayError: nothing has changed."""
@@ -153,9 +156,9 @@ class SignIns:
         self._failures.left -= 1
         return False
 
-    def session(self, cookie: str | None) -> Session | None:
+    def session(self, cookie: str | None, audience: str = PAGE) -> Session | None:
         """Return the session of a cookie; None: it is not of this gateway, has expired, or was ended."""
-        content = self.unsealed(cookie, _AUDIENCE)
+        content = self.unsealed(cookie, audience)
         try:
             if content is None or content.get("mark") != self._read_mark():
                 return None
@@ -186,9 +189,9 @@ class SignIns:
             return None
         return content if content["iat"] <= now + _SKEW_S and now < content["exp"] else None
 
-    def _cookie(self) -> str:
+    def _cookie(self, audience: str) -> str:
         content = {"mark": self._read_mark(), "csrf": secrets.token_urlsafe(24)}
-        return self.sealed(_AUDIENCE, content, SESSION_S)
+        return self.sealed(audience, content, _LIVES[audience])
 
     def _read_mark(self) -> str:
         """Read the file each time: another replica may have ended all cookies."""

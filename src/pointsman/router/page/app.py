@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 from collections.abc import Awaitable, Callable
 
 from starlette.requests import ClientDisconnect, Request
@@ -20,24 +19,14 @@ from pointsman.router.page.events import Streams
 from pointsman.router.page.forms import FormError, read_form
 from pointsman.router.page.registry import Handler, load_screens
 from pointsman.router.page.rendering import Renderer
+from pointsman.router.page.safety import check_csrf, check_origin, secured
 from pointsman.router.page.static import StaticFiles
 from pointsman.router.page.view import View
 
 logger = logging.getLogger(__name__)
 
+SIGNED_IN = "/page/signed-in"
 _CODE = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_SECURITY = {
-    "Content-Security-Policy": (
-        "default-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'; object-src 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    # With `no-referrer`, browsers send `Origin: null` with our own forms, too, and no form could be told from a
-    # stranger's. Other hosts get no Referer with this, either. The answer that reads a code has `no-referrer`.
-    "Referrer-Policy": "same-origin",
-}
 
 
 class PageApp:
@@ -51,6 +40,7 @@ class PageApp:
         self.streams = Streams(parts, {name: topic for screen in self.screens for name, topic in screen.topics.items()})
         names = parts.sign_ins.names
         self.session_cookie, self.flash_cookie = f"pointsman_page_{names[0]}", f"pointsman_flash_{names[0]}"
+        self.login_cookie = f"pointsman_login_{names[0]}"
         # A replica with the keys in another order, while they are changed, has made the cookie under another name.
         self._session_cookies = [f"pointsman_page_{name}" for name in names]
         routes = [
@@ -58,6 +48,7 @@ class PageApp:
             Route("/page/leave", self._signed_in(self._leave), methods=["POST"]),
             Route("/page/events", self._signed_in(self._events), methods=["GET"]),
             Route("/page/static/{name}", self._bare(self._static), methods=["GET"]),
+            Route(SIGNED_IN, self._bare(self._server_signed_in), methods=["GET"]),
             Route("/page", self._bare(self._to_start), methods=["GET"]),
         ]
         for screen in self.screens:
@@ -91,6 +82,13 @@ class PageApp:
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
 
+    async def _server_signed_in(self, request: Request) -> Response:
+        if request.method != "GET":
+            return Response(status_code=405, headers={"Allow": "GET"})
+        from pointsman.router.page.screens.server_sign_in import signed_in
+
+        return await signed_in(self, request)
+
     async def _to_start(self, request: Request) -> Response:
         return RedirectResponse("/", 303)
 
@@ -118,17 +116,17 @@ class PageApp:
     def _bare(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             try:
-                return _secured(await handler(request))
+                return secured(await handler(request))
             except Exception:
                 logger.exception("the page failed at %s", request.scope["path"])
-                return _secured(PlainTextResponse("This failed inside the gateway; its log has the reason.", 500))
+                return secured(PlainTextResponse("This failed inside the gateway; its log has the reason.", 500))
 
         return endpoint
 
     def _bare_asgi(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[..., Awaitable[None]]:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive)
-            await _secured(await handler(request))(scope, receive, send)
+            await secured(await handler(request))(scope, receive, send)
 
         return app
 
@@ -139,7 +137,7 @@ class PageApp:
             session = self._session(request)
             if session is None:
                 own = request.scope["path"] == "/" and request.method == "GET"
-                return _secured(self._render(request, "welcome.html", 200 if own else 401))
+                return secured(self._render(request, "welcome.html", 200 if own else 401))
             view = View(self, request, session, screen)
             try:
                 if request.method == "POST":
@@ -154,7 +152,7 @@ class PageApp:
             except Exception:
                 logger.exception("the page failed at %s", request.scope["path"])
                 response = view.problem("This failed inside the gateway; its log has the reason.", 500)
-            return _secured(response)
+            return secured(response)
 
         return endpoint
 
@@ -164,16 +162,10 @@ class PageApp:
 
     async def _checked_form(self, request: Request, session: Session) -> dict[str, list[str]]:
         """Raises FormError. The cookie alone proves nothing: a browser also sends it for pages on other ports."""
-        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         host = request.headers.get("host", "")
-        if origin is None or origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
-            raise FormError("This form does not come from this page, so nothing was changed.", 403)
-        if site not in (None, "same-origin"):
-            raise FormError("This form comes from another site, so nothing was changed.", 403)
+        check_origin(request, f"http://{host}", f"https://{host}")
         form = await read_form(request, self.parts.current.config.limits.body_bytes)
-        given = form.pop("csrf", [""])[0]
-        if not secrets.compare_digest(given.encode(), session.csrf.encode()):
-            raise FormError("This form is of an earlier session. Load the page again, and repeat the change.", 403)
+        check_csrf(form, session)
         return form
 
     def _render(self, request: Request, template: str, status: int = 200, **context: object) -> Response:
@@ -185,10 +177,3 @@ class PageApp:
     def set_cookie(self, request: Request, response: Response, name: str, value: str, life_s: int) -> None:
         secure = request.headers.get("x-forwarded-proto", "").lower() == "https"
         response.set_cookie(name, value, max_age=life_s, path="/", secure=secure, httponly=True, samesite="strict")
-
-
-def _secured(response: Response) -> Response:
-    for name, value in _SECURITY.items():
-        response.headers.setdefault(name, value)
-    response.headers.setdefault("Cache-Control", "no-store")
-    return response

@@ -14,9 +14,12 @@ from pointsman.router.front.http.responses import HttpError
 from pointsman.router.owner.parts import Parts
 
 if TYPE_CHECKING:  # imported at the first request: templates and routing take 60 ms and 8 MB
+    from pointsman.router.auth.server.server import AuthorizationServer
     from pointsman.router.page.app import PageApp
+    from pointsman.router.page.consent import ConsentApp
 
 PATHS = ("/", "/page", "/page/{rest:path}")
+CONSENT_PATHS = ("/oauth/authorize", "/oauth/sign-in", "/oauth/static/{name}")
 _LOOPBACK_NAMES = (b"127.0.0.1", b"localhost", b"[::1]")
 _PROXIED = (b"forwarded", b"via", b"x-real-ip")
 
@@ -54,6 +57,31 @@ class PageMount:
             return self._app
 
 
+class ConsentMount:
+    """An ASGI app: the consent page, for every browser that uses a host of the gateway."""
+
+    def __init__(self, parts: Parts, server: AuthorizationServer, hosts: Callable[[], HostRules]) -> None:
+        self._parts = parts
+        self._server = server
+        self._hosts = hosts
+        self._app: ConsentApp | None = None
+        self._building = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            checked_head(scope["headers"], self._hosts())
+        except HttpError as error:
+            await _plain(send, error.status, str(error))
+            return
+        if not self._server.issuer:  # a reload has taken the address away
+            await _plain(send, 404, "Not Found")
+            return
+        async with self._building:
+            if self._app is None:
+                self._app = await asyncio.to_thread(_build_consent, self._parts, self._server)
+        await self._app(scope, receive, send)
+
+
 def is_local(scope: Scope, head: Head) -> bool:
     """Whether a browser on this machine asks, by the name of this machine, and not through a proxy."""
     client = scope.get("client")
@@ -77,6 +105,12 @@ def _build(parts: Parts) -> PageApp:
     from pointsman.router.page.app import PageApp
 
     return PageApp(parts)
+
+
+def _build_consent(parts: Parts, server: AuthorizationServer) -> ConsentApp:
+    from pointsman.router.page.consent import ConsentApp
+
+    return ConsentApp(parts, server)
 
 
 async def _plain(send: Send, status: int, text: str) -> None:

@@ -13,13 +13,14 @@ _TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 class StaticFiles:
     """No file is opened for a request, and no header of a request is read: there is no Range."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = "/page/static") -> None:
+        self._path = path
         folder = files("pointsman.router.page") / "static"
         self.contents = {name: (folder / name).read_bytes() for name in _TYPES}
         self._versions = {name: sha256(content).hexdigest()[:12] for name, content in self.contents.items()}
 
     def url(self, name: str) -> str:
-        return f"/page/static/{name}?v={self._versions[name]}"
+        return f"{self._path}/{name}?v={self._versions[name]}"
 
     def response(self, name: str) -> Response | None:
         content = self.contents.get(name)

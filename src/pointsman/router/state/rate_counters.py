@@ -10,12 +10,15 @@ from typing import Final
 
 from pointsman.core.model import WallClock
 from pointsman.router.state.key_values import KeyValues, StateAwayError
-from pointsman.router.state.rate_windows import DAY, Limit, Reached, Window, decode, encode, take
+from pointsman.router.state.rate_windows import DAY, MINUTE, Limit, Reached, Window, current, decode, encode, take
 
 PREFIX: Final = "rate/"  # of all keys in the store
 SAVE_EVERY_S: Final = 1.0  # a crash loses the counts of so long
 RETRY_S: Final = 5.0  # after a failure of the shared store; until then no call waits for it
 _MOST_AT_ONCE: Final = 1_000  # calls in one transaction
+
+OF_IDENTITIES: Final = f"{PREFIX}token/@"  # the beginning of the keys of those who have signed in
+MAX_WINDOWS: Final = 50_000  # limits of the configuration, and those of identities, which come and go
 
 Limits = Sequence[Limit]
 
@@ -34,6 +37,8 @@ class LocalCounters:
         self._failing = False
 
     def take(self, limits: Limits) -> Reached | None:
+        if len(self.windows) >= MAX_WINDOWS:
+            self._evict()
         reached = take(self.windows, limits, self._clock())
         if reached is None and self._store is not None:
             kept = [limit.key for limit in limits if limit.period is DAY]
@@ -42,20 +47,34 @@ class LocalCounters:
                 self._wake.set()
         return reached
 
-    async def keep_only(self, limits: Collection[Limit]) -> None:
-        """Forget the windows of other limits, and read those of a day that were saved."""
+    def _evict(self) -> None:
+        """Forget the windows of identities that have not called for a while; if all have, those that began first."""
+        now = self._clock()
+        kept = {key: one for key, one in self.windows.items() if not _is_over(key, one, now)}
+        excess = [key for key in kept if key.startswith(OF_IDENTITIES)][: max(0, len(kept) - MAX_WINDOWS // 2)]
+        for key in excess:
+            del kept[key]
+        self.windows = kept
+
+    async def keep_only(self, limits: Collection[Limit], *, signed_in: bool = False) -> None:
+        """Forget the windows of other limits, and read those of a day that were saved.
+
+        Those of identities stay: what their limits are is known when they call.
+        """
         keys = {limit.key for limit in limits}
         for key in self.windows.keys() - keys:
-            del self.windows[key]
+            if not key.startswith(OF_IDENTITIES):
+                del self.windows[key]
         daily = {limit.key for limit in limits if limit.period is DAY} - self.windows.keys()
-        if self._store is None or not daily:
+        if self._store is None or not (daily or signed_in):
             return
         try:
             saved = await asyncio.to_thread(self._store.list, PREFIX)
         except StateAwayError as error:
             logger.warning("the counts of daily rates could not be read, and begin at 0: %s", error)
             return
-        for key in daily & saved.keys():
+        of_identities = {key for key in saved if key.startswith(OF_IDENTITIES)} if signed_in else set[str]()
+        for key in (daily & saved.keys()) | of_identities:
             self.windows.setdefault(key, decode(saved[key].value))
 
     async def run(self) -> None:
@@ -81,6 +100,11 @@ class LocalCounters:
             self._wake.set()
         else:
             self._failing = False
+
+
+def _is_over(key: str, window: Window, now: float) -> bool:
+    """Whether nothing in the window of an identity counts any more."""
+    return key.startswith(OF_IDENTITIES) and not current(window, DAY if key.endswith(DAY.name) else MINUTE, now)
 
 
 class SharedCounters:

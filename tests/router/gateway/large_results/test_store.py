@@ -136,3 +136,17 @@ def test_a_result_over_half_of_the_budget_is_not_stored(tmp_path: Path) -> None:
 def test_a_disk_that_refuses_costs_only_the_stored_copy(tmp_path: Path) -> None:
     (tmp_path / FOLDER).write_text("a file in the way")
     assert not store(tmp_path).put(ONE, new_handle(), RESULT)
+
+
+def test_results_of_those_who_signed_in_go_when_they_expire(tmp_path: Path) -> None:
+    """Whether they may still sign in is not known before they do."""
+    clock, person = Clock(), owner_of("@sso/alice#staff", "d" * 64)
+    held = store(tmp_path, clock=clock)
+    handle = put(held, person)
+    [file] = files(tmp_path)
+    os.utime(file, (clock.now, clock.now))
+    held.sweep([])
+    assert held.get(person, handle) == RESULT
+    clock.now += KEEP_S + 1
+    held.sweep([])
+    assert list((tmp_path / FOLDER).iterdir()) == []

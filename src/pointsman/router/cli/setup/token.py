@@ -19,9 +19,10 @@ from pointsman.config.errors import ConfigError
 from pointsman.config.expiry import has_expired, read_expiry, show_expiry
 from pointsman.config.files import ReplaceError
 from pointsman.config.loader import load_tokens
-from pointsman.config.model import SCOPES, Scope, Token
+from pointsman.config.model import Token
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import read_settings
+from pointsman.config.value_types import SCOPES, Scope
 from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.edited import Edited, require_projects
 from pointsman.router.cli.common.gateway_address import edited_url

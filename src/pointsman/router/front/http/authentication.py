@@ -5,15 +5,24 @@ The token itself is checked in `catalog/tokens.py`, what it may use in `catalog/
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pointsman.catalog.rights import NO_PROJECT
 from pointsman.config.model import UNASSIGNED
-from pointsman.core.errors import ForbiddenError, UnauthorizedError
+from pointsman.core.errors import ForbiddenError, ScopeError, SignInUnavailableError, UnauthorizedError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Gateway
 from pointsman.router.front.http.headers import Head
-from pointsman.router.front.http.responses import HttpError, forbidden, unauthorized
+from pointsman.router.front.http.responses import (
+    HttpError,
+    forbidden,
+    insufficient_scope,
+    sign_in_unavailable,
+    unauthorized,
+)
+
+if TYPE_CHECKING:
+    from pointsman.router.auth.sign_in import SignIn
 
 _BEARER: Final = b"bearer"
 
@@ -37,6 +46,28 @@ def authenticate(gateway: Gateway, claims: Claims) -> Caller:
         raise unauthorized(str(error)) from None
     except ForbiddenError as error:
         raise forbidden(str(error)) from None
+
+
+async def verify(sign_in: SignIn, token: str | None) -> None:
+    """Verify an access token that is not known yet, so that `authenticate` knows it. Raises HttpError 401, 403, 503."""
+    try:
+        await sign_in.verify(token)
+    except UnauthorizedError as error:
+        raise unauthorized(str(error)) from None
+    except ScopeError as error:
+        raise insufficient_scope(error) from None
+    except ForbiddenError as error:
+        raise forbidden(str(error)) from None
+    except SignInUnavailableError as error:
+        raise sign_in_unavailable(error) from None
+
+
+def check_scope(sign_in: SignIn, caller: Caller, message: Json) -> None:
+    """Raises HttpError 403: the scope of the caller's access token does not cover the request."""
+    try:
+        sign_in.check_scope(caller, message)
+    except ScopeError as error:
+        raise insufficient_scope(error) from None
 
 
 def read_claims(head: Head, path_project: str | None) -> Claims:

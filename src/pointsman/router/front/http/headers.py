@@ -41,13 +41,23 @@ class HostRules:
         own = [f"{name}:{port}" for name in names]
         if port == _HTTP_PORT:
             own += names  # clients omit the default port
+        origins = [*(f"http://{host}" for host in own), *listen.allowed_origins]
+        hosts = [*own, *listen.allowed_hosts]
+        if listen.public_url is not None:
+            origins.append(listen.public_url)
+            hosts += _hosts_of(listen.public_url)
         return cls(
-            hosts=frozenset(host.lower().encode() for host in (*own, *listen.allowed_hosts)),
-            origins=frozenset(
-                origin.lower().encode() for origin in (*(f"http://{host}" for host in own), *listen.allowed_origins)
-            ),
+            hosts=frozenset(host.lower().encode() for host in hosts),
+            origins=frozenset(origin.lower().encode() for origin in origins),
             trusted_proxies=listen.trusted_proxies,
         )
+
+
+def _hosts_of(public_url: str) -> list[str]:
+    """Its Host headers: a proxy may write the default port, too."""
+    scheme, _, host = public_url.partition("://")
+    has_port = host.rpartition("]")[2].count(":") == 1
+    return [host] if has_port else [host, f"{host}:{443 if scheme == 'https' else _HTTP_PORT}"]
 
 
 def checked_head(headers: Sequence[tuple[bytes, bytes]], rules: HostRules, head: Head | None = None) -> Head:

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from starlette.types import Receive, Send
 
+from pointsman.catalog.identities import is_identity
 from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import CLIENT_INFO_META_KEY
 from pointsman.core.seams import PARSE_ERROR, Gateway
 from pointsman.core.wire import InvalidJsonError, decode
-from pointsman.router.front.http.authentication import Claims, add_meta_claims, authenticate, read_claims
+from pointsman.router.front.http.authentication import (
+    Claims,
+    add_meta_claims,
+    authenticate,
+    check_scope,
+    read_claims,
+    verify,
+)
 from pointsman.router.front.http.headers import Head, HostRules, check_content_type, checked_head
 from pointsman.router.front.http.responses import (
     ClientDisconnectedError,
@@ -30,6 +38,7 @@ from pointsman.router.front.methods import LEGACY_METHODS, client_name
 from pointsman.router.serving.in_flight import LARGE_BYTES, InFlight, Lease
 
 if TYPE_CHECKING:
+    from pointsman.router.auth.sign_in import SignIn
     from pointsman.router.peers.peers import Peers
 
 _READ_FOR_AUDIT = 64 << 10  # bytes of a refused request's body, to record what was attempted
@@ -98,6 +107,7 @@ class RequestReader:
         self.hosts = hosts
         self.draining = False
         self.peers: Peers | None = None
+        self.sign_in: SignIn | None = None  # None: there are only tokens of the YAML
 
     def read_head(self, request: HttpRequest) -> Claims:
         """Check the headers and read the claims in headers and path. Raises HttpError 400, 403, 421, 503."""
@@ -140,18 +150,18 @@ class RequestReader:
         try:
             message = request.message = parse_message(body)
         except HttpError:
-            if caller is None:
-                authenticate(self._gateway, claims)  # 401 comes first: without a token no details are given
+            self._require_caller(caller, claims)
             raise
         params = message.get("params")
         meta = params.get("_meta") if params else None
         if meta and ("token" in meta or "projectId" in meta):
-            claims, caller = add_meta_claims(claims, meta), None
-            request.token = claims.token
+            claims, caller = await self._add_meta_claims(claims, meta, request), None
         if caller is None:
             caller = authenticate(self._gateway, claims)
         if request.connection is not None:
             request.connection.token_id = caller.token_id
+        if self.sign_in is not None:
+            check_scope(self.sign_in, caller, message)
         if self._full() and message.get("method") in LEGACY_METHODS:
             raise too_many_requests()
         return message, caller
@@ -165,6 +175,19 @@ class RequestReader:
         info = params.get("clientInfo") or (params.get("_meta") or {}).get(CLIENT_INFO_META_KEY)
         self._gateway.refused(error.audit_code, request.token, method, params, client_name(info))
 
+    def _require_caller(self, caller: Caller | None, claims: Claims) -> None:
+        """401 comes first: without a token no details are given. Raises HttpError 401, 403."""
+        if caller is None:
+            authenticate(self._gateway, claims)
+
+    async def _add_meta_claims(self, claims: Claims, meta: Json, request: HttpRequest) -> Claims:
+        """Raises HttpError."""
+        claims = add_meta_claims(claims, meta)
+        request.token = claims.token
+        if self.sign_in is not None:
+            await verify(self.sign_in, claims.token)
+        return claims
+
     def _authenticate_by_headers(self, claims: Claims, request: HttpRequest) -> Caller | None:
         """Return None if only `_meta` can complete the claims. Raises HttpError 401, 403."""
         if claims.token is None:
@@ -175,6 +198,8 @@ class RequestReader:
             if error.status == 403 and not claims.project_stated:
                 return None
             raise
+        if self.sign_in is not None and is_identity(caller.token_id):
+            return caller  # it may expire while another token of the same person is valid, so it is looked up each time
         if request.connection is not None and not claims.project_stated:
             header = request.head[b"authorization"]
             request.connection.identity = Identity(header, claims, caller, self._current.config)

@@ -14,6 +14,8 @@ from pointsman.core.errors import (
     TOO_LARGE,
     ForbiddenError,
     RateLimitedError,
+    ScopeError,
+    SignInUnavailableError,
     UnauthorizedError,
 )
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST
@@ -69,10 +71,11 @@ class HttpError(Exception):
         self.headers = headers
         self._data = data
         self._audit_code = audit_code  # where the audit tells more than the status
+        self.scopes: tuple[str, ...] = ()  # OAuth scopes that the request needs and its access token lacks
 
     @property
     def data(self) -> Any:
-        reason = REASONS.get(self.status)
+        reason = ScopeError.code if self.scopes else REASONS.get(self.status)
         if reason is None:
             return self._data
         return {**(self._data or {}), "code": reason}
@@ -145,6 +148,19 @@ def unauthorized(message: str) -> HttpError:
 
 def forbidden(message: str) -> HttpError:
     return HttpError(403, message)
+
+
+def insufficient_scope(error: ScopeError) -> HttpError:
+    """The front adds the challenge, which names the scopes."""
+    refusal = HttpError(403, str(error), audit_code=error.code)
+    refusal.scopes = error.scopes
+    return refusal
+
+
+def sign_in_unavailable(error: SignInUnavailableError) -> HttpError:
+    """Not 401: a client would sign in again, to no avail."""
+    data, headers = {"code": error.code}, ((b"retry-after", b"5"),)
+    return HttpError(503, str(error), code=INTERNAL_ERROR, data=data, headers=headers, audit_code=error.code)
 
 
 def not_from_a_replica() -> HttpError:

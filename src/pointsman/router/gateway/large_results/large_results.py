@@ -133,7 +133,7 @@ class LargeResults:
         return _slice(view.text, asked, most)
 
     def _owner(self, caller: Caller) -> str | None:
-        token = self._catalog.rights.config.tokens.get(caller.token_id)
+        token = self._catalog.rights.token_of(caller.token_id)
         return owner_of(caller.token_id, token.sha256) if token is not None else None
 
     def _may_use(self, caller: Caller, tool_key: str) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from pointsman.catalog.identities import MARK, is_identity
 from pointsman.core import wire
 from pointsman.core.model import WallClock
 from pointsman.core.sealing import SealError, Sealing
@@ -103,13 +104,20 @@ class ResultStore:
         return bool(self.replica) and is_handle(handle) and "." in handle and not handle.startswith(self.replica)
 
     def sweep(self, owners: Collection[str]) -> None:
-        """Delete what has expired, what is over budget, and the results of all other owners."""
+        """Delete what has expired, what is over budget, and the results of all other owners.
+
+        Results of identities go when they expire: which of them may still sign in, only their next request shows.
+        """
         self._files = dict(self._scan())
         for path, file in list(self._files.items()):
-            if file.owner not in owners or self._clock() - file.written > KEEP_S:
+            kept = file.owner in owners or file.owner.startswith(MARK)
+            if not kept or self._clock() - file.written > KEEP_S:
                 self._delete(path)
         for folder in self._folders():
-            if folder.name not in owners:
+            if folder.name.startswith(MARK):
+                with suppress(OSError):
+                    folder.rmdir()  # if it is empty
+            elif folder.name not in owners:
                 shutil.rmtree(folder, ignore_errors=True)
         self._evict(lambda file: True, self._budget(), MAX_FILES)
 
@@ -194,7 +202,8 @@ def is_handle(text: str) -> bool:
 
 def owner_of(token_id: str, secret_digest: str) -> str:
     """The name of a token's folder. A new token of the same name has another one."""
-    return sha256(f"{token_id}\n{secret_digest}".encode()).hexdigest()[:32]
+    name = sha256(f"{token_id}\n{secret_digest}".encode()).hexdigest()[:32]
+    return f"{MARK}{name}" if is_identity(token_id) else name
 
 
 def _pack(owner: str, handle: str, result: StoredResult, now: float) -> bytes:

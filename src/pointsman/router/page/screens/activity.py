@@ -49,7 +49,7 @@ async def show(view: View) -> Response:
         filtered=any(view.query(name) for name in _FILTERS),
         kinds=KINDS,
         outcomes=(*ENDINGS, UNDER_WAY),
-        tokens=[*config.tokens, OWNER_ID],
+        tokens=[*config.tokens, *parts.catalog.identities.signed_in(), OWNER_ID],
         servers=list(config.servers),
         scanned=SCANNED,
         unset=UNSET,
@@ -102,7 +102,7 @@ def _again(parts: Parts, row: Row) -> Json | None:
     token = (row.code or "").removeprefix("tokens.") if row.method == "lab/search" else row.token or ""
     return {
         "queries": "\n".join(map(_one_line, row.queries)),
-        "token": token if token in config.tokens else "",
+        "token": token if parts.catalog.rights.token_of(token) is not None else "",
         "project": row.project if row.project in config.projects else "",
     }
 

@@ -16,8 +16,9 @@ from pointsman.config.edits import Writer, add_token, remove_token, set_token
 from pointsman.config.errors import closest
 from pointsman.config.expiry import has_expired, read_expiry, show_expiry
 from pointsman.config.files import Rewritten
-from pointsman.config.model import ANY, SCOPES, UNASSIGNED, GatewayConfig, Scope, Token
+from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Token
 from pointsman.config.secrets import digest, new_secret
+from pointsman.config.value_types import SCOPES, Scope
 from pointsman.core.model import Json
 from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import LastUse, last_uses
@@ -26,9 +27,10 @@ from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, 
 from pointsman.router.clients.setup import snippet
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.description import unseen_servers, unseen_text
+from pointsman.router.owner.grants import grants, revoke_grant
 from pointsman.router.page.registry import Screen
 from pointsman.router.page.screens.projects import NO_PROJECT, read_patterns
-from pointsman.router.page.view import View
+from pointsman.router.page.view import CLIENT, View
 
 PATH = "/page/tokens"
 ROWS = 50
@@ -88,6 +90,7 @@ async def _list(view: View, error: str = "") -> Response:
         page=page,
         more=len(names) > page * ROWS,
         dialects=DIALECTS.values(),
+        grants=await _grants(view),
         **_choices(config),
     )
 
@@ -179,7 +182,29 @@ async def revoke(view: View) -> Response:
     return asked or view.done(f"`{name}` is revoked. Clients that use it are refused.", PATH)
 
 
+async def revoke_grant_of(view: View) -> Response:
+    """End the access of a client that has signed in."""
+    grant_id = view.path("id")
+    found = next((one for one in await _grants(view) or [] if one["id"] == grant_id), None)
+    if found is None:
+        raise _unknown("grant", grant_id, [])
+    name = found["client"] or "a client without a name"
+    if not view.confirmed:
+        text = "It is refused from then on. It can ask again, and you are asked again."
+        return view.confirm(f"Revoke the access of {name}?", text, button="Revoke", danger=True, back=PATH)
+    await revoke_grant(view.parts, grant_id, CLIENT)
+    return view.done(f"The access of {name} is revoked.", PATH)
+
+
 # ------------------------------------------------------------------ helpers
+
+
+async def _grants(view: View) -> list[Json] | None:
+    """Clients that have signed in; None: they cannot."""
+    if view.parts.authorization is None:
+        return None
+    found: list[Json] = (await grants(view.parts))["grants"]
+    return found
 
 
 def _rights(view: View, kept: str | None = None) -> tuple[list[str], list[str], str | None]:
@@ -311,5 +336,6 @@ SCREEN = Screen(
         ("GET", PATH + "/{id}", show_one),
         ("POST", PATH + "/{id}", change),
         ("POST", PATH + "/{id}/revoke", revoke),
+        ("POST", "/page/grants/{id}/revoke", revoke_grant_of),
     ],
 )

@@ -1,0 +1,92 @@
+"""The authorization server without HTTP: what it knows of grants while they end, and without its store."""
+
+from __future__ import annotations
+
+import base64
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pointsman.config.model import CurrentConfig, GatewayConfig
+from pointsman.core.errors import SignInUnavailableError, UnauthorizedError
+from pointsman.router.audit.journal import Journal
+from pointsman.router.audit.log import AuditLog
+from pointsman.router.auth.server.requests import AuthorizationRequest, Client, RequestError
+from pointsman.router.auth.server.server import AuthorizationServer, Choice
+from pointsman.router.state.key_values import StateAwayError
+from pointsman.router.state.sqlite_values import FILE, SqliteKeyValues
+
+VERIFIER = "v" * 43
+CHALLENGE = base64.urlsafe_b64encode(sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
+CLIENT = Client("https://app.example/client", "Client", ("https://app.example/cb",), "app.example")
+ASKED = AuthorizationRequest(
+    CLIENT, "https://app.example/cb", None, CHALLENGE, "https://mcp.example/mcp", None, ("read",)
+)
+
+
+def _server(folder: Path, clock: Any = None) -> AuthorizationServer:
+    config = GatewayConfig.model_validate({"listen": {"public_url": "https://mcp.example"}})
+    audit = AuditLog(Journal(folder / "audit"))
+    more = {} if clock is None else {"clock": clock}
+    values = SqliteKeyValues(folder, **more)
+    return AuthorizationServer(values, CurrentConfig(config), audit, ["k" * 32], shared=False, **more)
+
+
+async def _tokens(server: AuthorizationServer, expires: float = 0.0) -> Any:
+    url = await server.allow(ASKED, Choice(("",), ("*",), ("read",), expires))
+    code = url.partition("code=")[2].partition("&")[0]
+    return await server.exchange({"code": code, "client_id": CLIENT.id, "code_verifier": VERIFIER})
+
+
+async def test_a_grant_that_is_revoked_while_it_is_looked_up_is_not_known_again(tmp_path: Path) -> None:
+    server = _server(tmp_path)
+    tokens = await _tokens(server)
+    [grant] = await server.grants()
+    assert server.rights_of(grant.identity) is not None
+    ended: list[str] = []
+    server.revoked = ended.append
+    assert await server.revoke(grant, client="test")
+    server._keep(grant)  # what a look-up that began before the revocation does at its end
+    assert server.rights_of(grant.identity) is None
+    assert ended == [grant.identity]
+    with pytest.raises(UnauthorizedError):
+        await server.identify(tokens["access_token"])
+
+
+async def test_a_grant_ends_at_its_time(tmp_path: Path) -> None:
+    now = [1000.0]
+    server = _server(tmp_path, lambda: now[0])
+    tokens = await _tokens(server, expires=1600.0)
+    identity = await server.identify(tokens["access_token"])
+    assert (identity.expires, identity.rights.scopes) == (1600.0, ("read",))
+    now[0] = 1600.0
+    assert server.rights_of(identity.id) is None
+    with pytest.raises(UnauthorizedError):
+        await server.identify(tokens["access_token"])
+
+
+async def test_a_server_that_was_restarted_knows_its_grants(tmp_path: Path) -> None:
+    tokens = await _tokens(_server(tmp_path))
+    again = _server(tmp_path)
+    identity = await again.identify(tokens["access_token"])
+    assert again.rights_of(identity.id) == identity.rights
+
+
+async def test_without_its_store_nobody_signs_in_and_nobody_has_to_sign_in_again(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()  # no file can be there
+    server = _server(tmp_path)
+    with pytest.raises(SignInUnavailableError):
+        await server.identify("ptm_at_" + "a" * 43)
+    with pytest.raises(StateAwayError):
+        await server.refresh({"refresh_token": "ptm_rt_" + "a" * 43, "client_id": "c"})
+    with pytest.raises(RequestError):
+        await server.allow(ASKED, Choice(("",), ("*",), ("read",), 0.0))
+
+
+def test_only_what_looks_like_an_access_token_is_looked_up(tmp_path: Path) -> None:
+    server = _server(tmp_path)
+    assert server.may_know("ptm_at_" + "a" * 43)
+    for other in ("", "ptm_" + "a" * 43, "ptm_rt_" + "a" * 43, "ptm_at_" + "a" * 44, "eyJ" + "a" * 47):
+        assert not server.may_know(other)

@@ -1,0 +1,421 @@
+"""A client signs in at the gateway's own authorization server: what works, and every way to cheat."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.router.auth.server.office import CALLBACK, Office, Visitor, office, stranger
+
+
+@pytest.fixture(scope="module")
+async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
+    """A gateway of this module, whose owner is signed in."""
+    async with office(tmp_path_factory.mktemp("office")) as opened:
+        await opened.sign_in()
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def visitor(desk: Office) -> Visitor:
+    return await desk.register()
+
+
+async def test_a_client_gets_tokens_that_the_gateway_knows(visitor: Visitor) -> None:
+    tokens = await visitor.tokens()
+    assert tokens["token_type"] == "Bearer"
+    assert tokens["expires_in"] == 3600
+    assert tokens["scope"] == "mcp"
+    assert (await visitor.initialize(tokens["access_token"])).status_code == 200
+
+
+async def test_the_metadata_name_exactly_this_issuer(desk: Office) -> None:
+    answers = [
+        await stranger("GET", f"{desk.base}/.well-known/{name}")
+        for name in ("oauth-authorization-server", "openid-configuration")
+    ]
+    found = answers[0].json()
+    assert answers[1].json() == found
+    assert found["issuer"] == desk.base
+    assert found["authorization_endpoint"] == f"{desk.base}/oauth/authorize"
+    assert found["code_challenge_methods_supported"] == ["S256"]
+    assert found["token_endpoint_auth_methods_supported"] == ["none"]
+    assert found["client_id_metadata_document_supported"] is True
+    assert found["authorization_response_iss_parameter_supported"] is True
+    assert answers[0].headers["cache-control"] == "no-store"
+    assert (await stranger("GET", f"{desk.base}/.well-known/oauth-authorization-server/mcp")).status_code == 404
+
+
+async def test_a_grant_has_what_the_owner_chose(desk: Office, visitor: Visitor) -> None:
+    tokens = await visitor.tokens(project="attic", servers=["shop", "cellar"], scopes="read", expires="12h")
+    assert tokens["scope"] == "mcp:read"
+    grant = desk.command("grants")["grants"][0]
+    assert (grant["client"], grant["answeredAt"]) == ("Test client", "127.0.0.1:43117")
+    assert (grant["projects"], grant["servers"], grant["scopes"]) == (["attic"], ["shop", "cellar"], ["read"])
+    assert grant["expires"] > grant["created"]
+    assert (await visitor.initialize(tokens["access_token"], "/projects/attic/mcp")).status_code == 200
+    assert (await visitor.initialize(tokens["access_token"], "/projects/roof/mcp")).status_code == 403
+
+
+async def test_a_resource_of_a_project_fixes_the_project(desk: Office, visitor: Visitor) -> None:
+    resource = f"{desk.base}/projects/roof/mcp"
+    asked = await visitor.ask(resource=resource)
+    assert "the project <strong>roof</strong>" in asked.text
+    code = visitor.answer(await visitor.consent(asked, project="attic"))["code"]
+    tokens = await visitor.redeem(code, resource=resource)
+    assert tokens.status_code == 200
+    assert desk.command("grants")["grants"][0]["projects"] == ["roof"]
+
+
+async def test_a_no_of_the_owner_reaches_the_client(desk: Office, visitor: Visitor) -> None:
+    answer = visitor.answer(await visitor.consent(await visitor.ask(), decision="deny"))
+    assert answer["error"] == "access_denied"
+    assert ("oauth/authorize", "denied", "access_denied") in await desk.rows()
+
+
+async def test_the_owner_cannot_give_more_than_was_asked_for(visitor: Visitor) -> None:
+    asked = await visitor.ask(scope="mcp:read")
+    assert "Only tools that read" in asked.text
+    assert "All tools<" not in asked.text
+    refused = await visitor.consent(asked, scopes="read write destructive")
+    assert refused.status_code == 400
+    assert "Choose what its tools may do" in refused.text
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"servers": []}, {"servers": ["nowhere"]}, {"project": "nowhere"}, {"expires": "yesterday"}]
+)
+async def test_a_choice_that_makes_no_sense_is_asked_again(visitor: Visitor, chosen: dict[str, str]) -> None:
+    refused = await visitor.consent(await visitor.ask(), **chosen)
+    assert refused.status_code == 400
+    assert 'role="alert"' in refused.text
+
+
+# ---------------------------------------------------------------------- codes
+
+
+async def test_a_code_that_comes_again_takes_back_what_it_gave(desk: Office, visitor: Visitor) -> None:
+    code = await visitor.code()
+    tokens = (await visitor.redeem(code)).json()
+    again = await visitor.redeem(code)
+    assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
+    assert (await visitor.initialize(tokens["access_token"])).status_code == 401
+    assert (await visitor.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
+    assert ("oauth/token", "denied", "code_reused") in await desk.rows()
+
+
+@pytest.mark.parametrize("verifier", [None, "short", "p" * 43, "x" * 129, "w" * 42 + "!"])
+async def test_a_code_needs_the_verifier(visitor: Visitor, verifier: str | None) -> None:
+    answer = await visitor.redeem(await visitor.code(), code_verifier=verifier)
+    assert answer.status_code == 400
+    assert answer.json()["error"] in ("invalid_request", "invalid_grant")
+
+
+async def test_the_challenge_itself_is_no_verifier(visitor: Visitor) -> None:
+    """As it would be with the method `plain`."""
+    answer = await visitor.redeem(await visitor.code(), code_verifier=visitor.challenge)
+    assert answer.json()["error"] == "invalid_grant"
+
+
+async def test_a_code_belongs_to_its_client_and_resource(desk: Office, visitor: Visitor) -> None:
+    other = await desk.register(client_name="Other")
+    answer = await visitor.redeem(await visitor.code(), client_id=other.client_id)
+    assert answer.json()["error"] == "invalid_grant"
+    answer = await visitor.redeem(await visitor.code(), redirect_uri="http://127.0.0.1:43118/callback")
+    assert answer.json()["error"] == "invalid_grant"
+    answer = await visitor.redeem(await visitor.code(), resource=f"{desk.base}/projects/attic/mcp")
+    assert answer.json()["error"] == "invalid_target"
+
+
+# ---------------------------------------------------------------------- refresh tokens
+
+
+async def test_a_refresh_token_that_was_stolen_ends_the_grant(desk: Office, visitor: Visitor) -> None:
+    first = await visitor.tokens()
+    second = (await visitor.refresh(first["refresh_token"])).json()
+    assert second["refresh_token"] != first["refresh_token"]
+    assert (await visitor.initialize(second["access_token"])).status_code == 200
+    stolen = await visitor.refresh(first["refresh_token"])
+    assert (stolen.status_code, stolen.json()["error"]) == (400, "invalid_grant")
+    assert (await visitor.initialize(second["access_token"])).status_code == 401
+    assert (await visitor.refresh(second["refresh_token"])).json()["error"] == "invalid_grant"
+    assert ("oauth/token", "denied", "refresh_token_reused") in await desk.rows()
+
+
+async def test_a_refresh_token_is_its_clients_alone(desk: Office, visitor: Visitor) -> None:
+    tokens = await visitor.tokens()
+    other = await desk.register(client_name="Other")
+    assert (await visitor.refresh(tokens["refresh_token"], client_id=other.client_id)).status_code == 400
+    assert (await visitor.refresh(tokens["refresh_token"], client_id=None)).status_code == 400
+    wrong = await visitor.refresh(tokens["refresh_token"], resource=f"{desk.base}/sse")
+    assert wrong.json()["error"] == "invalid_target"
+    assert (await visitor.refresh(tokens["refresh_token"])).status_code == 200
+
+
+async def test_secrets_are_no_other_secrets(desk: Office, visitor: Visitor) -> None:
+    tokens = await visitor.tokens()
+    assert (await visitor.initialize(tokens["refresh_token"])).status_code == 401
+    assert (await visitor.refresh(tokens["access_token"])).json()["error"] == "invalid_grant"
+    assert (await visitor.redeem(tokens["refresh_token"])).json()["error"] == "invalid_grant"
+    assert (await visitor.refresh(desk.gateway.token)).json()["error"] == "invalid_grant"
+
+
+# ---------------------------------------------------------------------- revocation
+
+
+@pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
+async def test_a_client_revokes_its_grant(desk: Office, visitor: Visitor, kind: str) -> None:
+    tokens = await visitor.tokens()
+    assert (await visitor.initialize(tokens["access_token"])).status_code == 200
+    form = {"token": tokens[kind], "client_id": visitor.client_id}
+    assert (await stranger("POST", f"{desk.base}/oauth/revoke", data=form)).status_code == 200
+    assert (await visitor.initialize(tokens["access_token"])).status_code == 401
+    assert (await visitor.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
+
+
+async def test_what_does_not_exist_is_revoked_all_the_same(desk: Office) -> None:
+    for token in ("ptm_at_" + "a" * 43, "nothing", desk.gateway.token):
+        answer = await stranger("POST", f"{desk.base}/oauth/revoke", data={"token": token})
+        assert (answer.status_code, answer.content) == (200, b"")
+
+
+async def test_the_owner_revokes_a_grant(desk: Office, visitor: Visitor) -> None:
+    tokens = await visitor.tokens()
+    assert (await visitor.initialize(tokens["access_token"])).status_code == 200
+    grant = desk.command("grants")["grants"][0]
+    assert desk.command("revoke_grant", grant=grant["id"]) == {"id": grant["id"], "client": "Test client"}
+    assert (await visitor.initialize(tokens["access_token"])).status_code == 401
+    assert (await visitor.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
+    assert ("oauth/revoke", "ok", f"grants.{grant['id']}") in await desk.rows()
+
+
+# ---------------------------------------------------------------------- requests that lie
+
+
+@pytest.mark.parametrize(
+    "redirect_uri",
+    [
+        None,
+        "",
+        CALLBACK + "/more",
+        CALLBACK + "?more",
+        CALLBACK + "#more",
+        CALLBACK.upper(),
+        CALLBACK.replace("callback", "c%61llback"),
+        CALLBACK.replace("127.0.0.1", "127.0.0.1@evil.example"),
+        CALLBACK.replace("127.0.0.1", "localhost"),
+        "https://evil.example/callback",
+        "//evil.example/callback",
+        "javascript:alert(1)",
+    ],
+)
+async def test_nothing_is_sent_to_a_redirect_uri_that_is_not_the_clients(
+    visitor: Visitor, redirect_uri: str | None
+) -> None:
+    answer = await visitor.ask(redirect_uri=redirect_uri, response_type="token")  # an error that would be sent there
+    assert answer.status_code == 400
+    assert "location" not in answer.headers
+    assert "evil.example" not in answer.text
+
+
+async def test_another_port_of_a_loopback_redirect_is_the_clients(visitor: Visitor) -> None:
+    """Programs listen at a port that is free (RFC 8252)."""
+    asked = await visitor.ask(redirect_uri=CALLBACK.replace("43117", "5555"))
+    assert asked.status_code == 200
+    assert 'id="loopback"' in asked.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"code_challenge": None}, "invalid_request"),
+        ({"resource": "https://evil.example/mcp"}, "invalid_target"),
+    ],
+)
+async def test_other_mistakes_are_told_to_the_client(
+    visitor: Visitor, changed: dict[str, str | None], error: str
+) -> None:
+    assert visitor.answer(await visitor.ask(**changed))["error"] == error
+
+
+@pytest.mark.parametrize(
+    "client_id",
+    [
+        None,
+        "unknown",
+        "registered.v1.AAAA",
+        "https://169.254.169.254/latest/meta-data",
+        "https://10.0.0.1/client",
+        "http://app.example/client",
+    ],
+)
+async def test_a_client_that_nobody_knows_gets_no_answer(visitor: Visitor, client_id: str | None) -> None:
+    answer = await visitor.ask(client_id=client_id)
+    assert answer.status_code == 400
+    assert "location" not in answer.headers
+
+
+async def test_large_requests_are_refused(desk: Office, visitor: Visitor) -> None:
+    assert (await visitor.ask(state="s" * 9000)).status_code == 400
+    many = {f"p{number}": "1" for number in range(100)}
+    assert (await visitor.ask(**many)).status_code == 400
+    doubled = f"{desk.base}/oauth/authorize?{urlencode(visitor.query())}&state=again"
+    assert (await desk.http.get(doubled)).status_code == 400
+    for path in ("token", "revoke", "register"):
+        answer = await stranger(
+            "POST",
+            f"{desk.base}/oauth/{path}",
+            content=b"a=" + b"1" * 20_000,
+            headers={"Content-Type": "application/x-www-form-urlencoded"},
+        )
+        assert answer.status_code == 413, path
+    deep = await stranger("POST", f"{desk.base}/oauth/register", content=b"[" * 10_000)
+    assert (deep.status_code, deep.json()["error"]) == (400, "invalid_client_metadata")
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"data": {"grant_type": "password", "username": "a"}}, "unsupported_grant_type"),
+        ({"data": {"grant_type": "client_credentials"}}, "unsupported_grant_type"),
+        ({"data": {}}, "invalid_request"),
+        ({"json": {"grant_type": "refresh_token"}}, "invalid_request"),
+        ({"content": b"grant_type=refresh_token&grant_type=x"}, "invalid_request"),
+        ({"content": b"\xff\xfe"}, "invalid_request"),
+        ({"data": {"grant_type": "refresh_token"}, "headers": {"Authorization": "Basic YTpi"}}, "invalid_client"),
+    ],
+)
+async def test_odd_token_requests(desk: Office, more: dict[str, object], error: str) -> None:
+    if "content" in more:
+        more = {**more, "headers": {"Content-Type": "application/x-www-form-urlencoded"}}
+    answer = await stranger("POST", f"{desk.base}/oauth/token", **more)
+    assert answer.json()["error"] == error
+    assert answer.status_code == (401 if error == "invalid_client" else 400)
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_other_hosts_and_origins_are_refused(desk: Office) -> None:
+    for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+        for path in ("/oauth/authorize", "/oauth/sign-in", "/.well-known/oauth-authorization-server"):
+            answer = await stranger("GET", desk.base + path, headers=headers)
+            assert answer.status_code in (403, 421), path
+
+
+# ---------------------------------------------------------------------- the owner
+
+
+async def test_a_stranger_only_learns_how_the_owner_signs_in(desk: Office, visitor: Visitor) -> None:
+    for changed in ({}, {"client_id": "https://169.254.169.254/x"}, {"redirect_uri": "https://evil.example"}):
+        url = f"{desk.base}/oauth/authorize?{urlencode(visitor.query(**changed))}"
+        answer = await stranger("GET", url)
+        assert answer.status_code == 200
+        assert "pointsman grant sign-in" in answer.text
+        assert "Test client" not in answer.text
+        assert "attic" not in answer.text
+    bounced = await stranger("GET", url, headers={"Sec-Fetch-Site": "cross-site"})
+    assert 'http-equiv="refresh"' in bounced.text
+
+
+async def test_the_link_leads_back_to_the_request(desk: Office, visitor: Visitor) -> None:
+    url = f"{desk.base}/oauth/authorize?{urlencode(visitor.query())}"
+    mine, desk.http = desk.http, type(desk.http)(timeout=30)
+    try:
+        await desk.http.get(url)
+        entered = await desk.http.get(desk.command("grant_link")["url"])
+        assert entered.status_code == 303
+        assert desk.base + entered.headers["location"] == url
+        assert "samesite=lax" in entered.headers["set-cookie"].lower()
+        assert "httponly" in entered.headers["set-cookie"].lower()
+        assert (await visitor.ask()).text.count("asks for access") == 1
+    finally:
+        await desk.http.aclose()
+        desk.http = mine
+
+
+async def test_a_link_can_be_pasted_and_works_once(desk: Office, visitor: Visitor) -> None:
+    link, query = desk.command("grant_link")["url"], urlencode(visitor.query())
+    form = {"code": f" {link} ", "request": query}
+    sign_in = f"{desk.base}/oauth/sign-in"
+    foreign = await stranger("POST", sign_in, data=form)
+    assert foreign.status_code == 403  # a form without our origin does not use the link up
+    entered = await stranger("POST", sign_in, data=form, headers={"Origin": desk.base})
+    assert entered.status_code == 303
+    assert entered.headers["location"] == f"/oauth/authorize?{query}"
+    again = await stranger("POST", sign_in, data=form, headers={"Origin": desk.base})
+    assert again.status_code == 403
+
+
+async def test_the_consents_cookie_opens_no_page(desk: Office) -> None:
+    cookies = {cookie.name: cookie.value for cookie in desk.http.cookies.jar if "consent" in cookie.name}
+    assert cookies
+    [(name, value)] = cookies.items()
+    for cookie in (name, name.replace("consent", "page")):
+        answer = await stranger("GET", f"{desk.base}/page/tokens", headers={"Cookie": f"{cookie}={value}"})
+        assert answer.status_code == 401
+
+
+async def test_the_pages_cookie_can_consent(desk: Office, visitor: Visitor) -> None:
+    mine, desk.http = desk.http, type(desk.http)(timeout=30)
+    try:
+        await desk.http.get(desk.command("page_link")["url"])
+        assert "code" in visitor.answer(await visitor.consent(await visitor.ask()))
+    finally:
+        await desk.http.aclose()
+        desk.http = mine
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+async def test_a_consent_by_a_foreign_page_gives_nothing(visitor: Visitor, headers: dict[str, str]) -> None:
+    answer = await visitor.consent(await visitor.ask(), headers=headers)
+    assert answer.status_code == 403
+    assert "location" not in answer.headers
+
+
+async def test_a_consent_needs_the_forms_own_token(desk: Office, visitor: Visitor) -> None:
+    wrong: list[dict[str, object]] = [{"csrf": "guess"}, {"csrf": ""}, {"csrf": []}]
+    for changed in wrong:
+        answer = await visitor.consent(await visitor.ask(), **changed)
+        assert (answer.status_code, answer.headers.get("location")) == (403, None)
+    shown = await visitor.ask()
+    other = await desk.register(client_name="Another one")
+    changed_since = await visitor.consent(shown, request=urlencode(other.query()))
+    assert changed_since.status_code == 400
+    assert "Look again" in changed_since.text
+
+
+async def test_no_page_can_frame_the_consent(visitor: Visitor) -> None:
+    shown = await visitor.ask()
+    policy = shown.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "form-action 'self' http://127.0.0.1:43117;" in policy
+    assert shown.headers["x-frame-options"] == "DENY"
+    assert shown.headers["cache-control"] == "no-store"
+
+
+async def test_a_hostile_name_is_only_text(desk: Office) -> None:
+    hostile = await desk.register(client_name="<img src=x onerror=alert(1)>{{7*7}}")
+    shown = await hostile.ask()
+    assert "&lt;img src=x" in shown.text
+    assert "<img" not in shown.text
+    assert "{{7*7}}" in shown.text
+
+
+async def test_every_step_is_in_the_audit(desk: Office, visitor: Visitor) -> None:
+    tokens = await visitor.tokens()
+    what = f"grants.{desk.command('grants')['grants'][0]['id']}"
+    await visitor.refresh(tokens["refresh_token"])
+    await stranger("POST", f"{desk.base}/oauth/revoke", data={"token": tokens["access_token"]})
+    methods = [method for method, outcome, code in await desk.rows() if (outcome, code) == ("ok", what)]
+    assert sorted(methods) == ["oauth/authorize", "oauth/refresh", "oauth/revoke", "oauth/token"]
