@@ -319,8 +319,10 @@ class State(Part):
     the password in `PGPASSFILE` or by `${file:...}`; requires `request_keys`. By default, files of the state folder."""
     request_keys: tuple[RequestKey, ...] = ()
     """Secrets of at least 32 bytes that seal cursors, session ids and other state that clients carry, and encrypt
-    [stored results](../concepts/large-results.md#storage). By default one is generated and stored. The first key
-    seals, all keys open: to rotate, put the new key first. Required with `database`, the same for all gateways."""
+    [stored results](../concepts/large-results.md#storage) and
+    [tokens for servers](../guide/sign-in-to-servers.md#where-tokens-are-kept). By default one is generated and stored.
+    The first key seals, all keys open: to rotate, put the new key first. Required with `database`, the same for all
+    gateways."""
     peer_address: PeerAddress | None = None
     """Where the other gateways on `database` reach this one, as `HOST` or `HOST:PORT`. By default the address by which
     it reaches the database, with its port. An IP address is exempt from the

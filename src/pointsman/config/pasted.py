@@ -76,11 +76,11 @@ _FOR_SERVERS = "is ignored in a client's block, which others may have written; w
 _UNSUPPORTED = {
     "envFile": "is not supported; write its variables under `env`",
     **dict.fromkeys(
-        ("oauth", "auth", "headersHelper", "requestInit"),
+        ("auth", "headersHelper", "requestInit"),
         'is not supported; write a token under `headers`, such as `Authorization: "Bearer ${TOKEN}"`',
     ),
 }
-_ONLY_OURS = frozenset({"sandbox", "limits"})  # what a block from elsewhere must neither set nor seem to set
+_ONLY_OURS = frozenset({"sandbox", "limits", "oauth"})  # what a block from elsewhere must neither set nor seem to set
 # Keys by which an entry under `servers` shows that it was pasted, too: VS Code's section has that name.
 _CLIENTS_WORDS = frozenset({*_ALIASES, *_IGNORED, *_UNSUPPORTED, "disabled", "enabled_tools", "disabled_tools"})
 _CLIENT_SETTINGS = frozenset(

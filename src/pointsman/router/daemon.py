@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from starlette.types import ASGIApp
@@ -49,6 +50,7 @@ from pointsman.router.owner.operations import OWNER, page_link, summary
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.pins import pin_operations
 from pointsman.router.owner.replicas import channel_operations
+from pointsman.router.owner.server_sign_ins import sign_in_operations
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import (
@@ -56,6 +58,7 @@ from pointsman.router.replication import (
     counted_rates,
     find_peers,
     open_pins,
+    open_server_sign_ins,
     open_shared_state,
     open_values,
     start_sharing,
@@ -71,6 +74,9 @@ from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import DaemonError, TaskSet
+
+if TYPE_CHECKING:
+    from pointsman.router.downstream.oauth.service import ServerSignIns
 
 logger = logging.getLogger(__name__)
 
@@ -133,6 +139,7 @@ class Daemon:
         self._configure_log(launch.config)
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
+        self._sign_ins_to_servers: ServerSignIns | None = None
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
         self._reloader = Reloader(
@@ -148,6 +155,7 @@ class Daemon:
         self._tracing = start_tracing(self._current.config.telemetry, os.environ)
         if self._tracing is not None:
             stack.push_async_callback(self._tracing.close)
+        self._keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
         self._start_downstream(await self._start_guard())
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._recent = RecentFigures(self._metrics)
@@ -168,7 +176,7 @@ class Daemon:
         )
         stack.push_async_callback(self._fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(self._search.close)
-        keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
+        keys = self._keys
         counting = counted_rates(self._shared, self._current.config, launch.state_dir, self._tasks)
         self._rates = await stack.enter_async_context(counting)
         self._rates.rights_of = self._access.identities.rights_of
@@ -221,6 +229,7 @@ class Daemon:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
         parts, url = self._parts, self._parts.url
         operations = channel_operations(parts) | pin_operations(parts) | grant_operations(parts)
+        operations |= sign_in_operations(parts)
 
         def opened() -> None:
             process.collect_garbage_seldom()
@@ -342,8 +351,17 @@ class Daemon:
             memory=memory,
             in_flight=in_flight,
             state_database=database,
+            sign_ins=self._server_sign_ins,
         )
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
+
+    def _server_sign_ins(self) -> ServerSignIns:
+        """The sign-ins to servers, made for the first one that has `oauth`."""
+        if self._sign_ins_to_servers is None:
+            values = open_values(self._shared, self._launch.state_dir)
+            self._sign_ins_to_servers = open_server_sign_ins(values, self._current, self._keys)
+            self._stack.push_async_callback(self._sign_ins_to_servers.close)
+        return self._sign_ins_to_servers
 
     def _build_catalog(self) -> None:
         self._access = Access(self._current.config)
@@ -423,6 +441,7 @@ class Daemon:
             self._shared.audit_rows if self._shared else self._launch.state_dir,
             self._pins,
             self._offers,
+            self._server_sign_ins,
             self._authorization,
             self._peers,
             read_secrets_again=self._launch.read_secrets_again,

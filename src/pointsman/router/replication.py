@@ -27,6 +27,7 @@ from pointsman.router.state.sqlite_values import SqliteKeyValues, set_aside_if_b
 if TYPE_CHECKING:
     from pointsman.router.audit.log import AuditLog
     from pointsman.router.auth.server.server import AuthorizationServer
+    from pointsman.router.downstream.oauth.service import ServerSignIns
     from pointsman.router.downstream.server.server import DownstreamServer
     from pointsman.router.peers.peers import Peers
     from pointsman.router.shared_state import SharedState
@@ -48,6 +49,15 @@ def open_shared_state(config: GatewayConfig, state_dir: Path) -> SharedState | N
 def open_values(shared: SharedState | None, state_dir: Path) -> KeyValues:
     """Return the key-value store: in PostgreSQL if there is one, else in a file that is created by the first value."""
     return shared.values if shared is not None else SqliteKeyValues(state_dir)
+
+
+def open_server_sign_ins(values: KeyValues, current: CurrentConfig, keys: Sequence[str]) -> ServerSignIns:
+    """Return the sign-ins to servers, which all gateways with the same store share."""
+    from pointsman.router.downstream.oauth.client_document import client_document_url  # for few gateways
+    from pointsman.router.downstream.oauth.service import ServerSignIns
+    from pointsman.router.downstream.oauth.store import SignInStore
+
+    return ServerSignIns(SignInStore(values, keys), lambda: client_document_url(current.config))
 
 
 def open_pins(

@@ -36,6 +36,7 @@ class Inspected:
     token: str | None = None  # with which a client would connect
     running: RunningGateway | None = None
     status: Mapping[str, Any] | None = None  # the answer of the owner's channel
+    tools: Sequence[str] = ()  # the keys of all tools that its servers list
     channel_problem: str = ""  # why there is no status
     client: str | None = None  # of which the file is checked, too
     environ: Mapping[str, str] = field(default_factory=dict)
