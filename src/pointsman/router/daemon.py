@@ -31,10 +31,10 @@ from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.headers import HostRules
 from pointsman.router.front.http.protocol import guarded_protocol
+from pointsman.router.gateway.caller_ids import CallerIds
 from pointsman.router.gateway.caller_sign_in import CallerSignIns
 from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.cursors import Cursors
-from pointsman.router.gateway.execute import CallerIds
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.launch import Launch
 from pointsman.router.observe.context_use import ContextUse

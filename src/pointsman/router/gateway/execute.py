@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 
 from msgspec.structs import replace
 
-from pointsman.catalog.confirmation import Rule
+from pointsman.catalog.confirmation import ConfirmRules
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.rights import OWNER_ID
@@ -26,7 +25,7 @@ from pointsman.core.errors import (
     UnknownToolError,
 )
 from pointsman.core.model import Caller, Json, ToolKey
-from pointsman.core.rounds import own_round
+from pointsman.core.rounds import long_turn
 from pointsman.core.sdk import INPUT_REQUIRED_METHODS
 from pointsman.core.seams import (
     CONFIRMATION,
@@ -43,7 +42,7 @@ from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.server import RESTART_S, DownstreamServer
 from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
-from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
+from pointsman.router.gateway.caller_ids import CALLER_KEY, CallerIds
 from pointsman.router.gateway.caller_sign_in import CallerSignIns
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.confirmation import Gate
@@ -64,18 +63,14 @@ from pointsman.router.gateway.rates import Rates
 from pointsman.router.gateway.results import (
     ResourceLinks,
     as_execute_result,
-    as_own_result,
     failure,
     marked_as_data,
     size_undecoded,
 )
 from pointsman.router.gateway.rounds import RecordedRounds
 
-CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
 RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
-_CALLER_ID_PURPOSE = b"caller id"
-_CALLER_ID_BYTES = 16
-_ROUND_KEYS = ("inputResponses", "requestState")
+_ROUND_KEYS = frozenset({"inputResponses", "requestState"})
 
 
 class Executor:
@@ -192,7 +187,7 @@ class Executor:
                 spent_s = self._wait_for_connection(resolved, asked_at)
                 reading = Reading(resolved.document.tool_key, arguments)
                 answer, _ = await self._call(request, back, record, resolved, reading, spent_s, enveloped=False)
-                return as_own_result(answer)
+                return answer
         except UnknownToolError:
             raise ProtocolError(
                 INVALID_PARAMS, "Tool not found. Call `tools/list` to see the tools you can use."
@@ -247,8 +242,8 @@ class Executor:
         round_number = None if self._rates.rules is None else await self._count(request, tool)
         if accounts is not None:
             await self._sign_in(request, back, record, accounts, tool)
-        rule = self._catalog.rights.confirm.of(request.caller, tool.server_id)
-        gated = rule is not None and await self._confirm(request, back, record, rule, tool, reading)
+        rules = self._catalog.rights.confirm
+        gated = not rules.idle and await self._confirm(request, back, record, rules, tool, reading)
         params: Json = {"name": tool.tool_name, "arguments": reading.arguments}
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
@@ -262,15 +257,16 @@ class Executor:
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         result = marked_as_data(self._links.shown(request.caller, tool.server_id, result), tool.server_id)
-        size = _size_of(result)
-        record.finish(*_ending(result, bundled), bytes=size)
+        size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
+        ending, code = _ending(result, bundled)
+        record.finish(ending, code, bytes=size)
         if result.get("resultType") == "input_required":
             result = await self._with_confirmation(request, tool, reading, result, gated)
             if round_number is not None:
                 key = ToolKey(tool.server_id, tool.tool_name)
                 result |= self._rates.rounds.open(request.caller, key, round_number)
         if size > OFF_LOOP_BYTES:
-            await own_round()  # looking for links took some milliseconds, and so does encoding
+            await long_turn()  # looking for links took some milliseconds, and so does encoding
         return result, size
 
     async def _count(self, request: FrontRequest, tool: KnownTool) -> int | None:
@@ -287,10 +283,17 @@ class Executor:
         return number
 
     async def _confirm(
-        self, request: FrontRequest, back: BackChannel, record: Record, rule: Rule, tool: KnownTool, reading: Reading
+        self,
+        request: FrontRequest,
+        back: BackChannel,
+        record: Record,
+        rules: ConfirmRules,
+        tool: KnownTool,
+        reading: Reading,
     ) -> bool:
         """Return whether the call needs a person's yes, which it has then. Raises GatewayError, ProtocolError."""
-        if not rule.applies(tool.tool_name, tool.claimed):
+        rule = rules.of(request.caller, tool.server_id)
+        if rule is None or not rule.applies(tool.tool_name, tool.claimed):
             return False
         if await self._gate.confirm(request, back, record, rule, tool, reading.arguments):
             await self._catalog.resolve_again(request.caller, tool)  # a person took some time
@@ -458,10 +461,8 @@ def send_to_server(
     server = fleet.servers.get(server_id)
     if server is None:  # a reload removed it after the request was resolved
         raise ServerUnavailableError(server_id, "it was taken out of the configuration")
-    if request.method in INPUT_REQUIRED_METHODS:
-        for key in _ROUND_KEYS:
-            if key in request.params:
-                params[key] = request.params[key]
+    if not _ROUND_KEYS.isdisjoint(request.params) and request.method in INPUT_REQUIRED_METHODS:
+        params |= {key: value for key, value in request.params.items() if key in _ROUND_KEYS}
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
     if request.span is not None:
@@ -488,26 +489,6 @@ async def _send_traced(
         raise
     span.end(result)
     return result
-
-
-class CallerIds:
-    """Opaque ids by which a bundled server tells callers apart: a keyed hash of token id and project.
-
-    They are stable for as long as the first key stays, and contain nothing of the token's secret.
-    """
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._key = hashlib.sha256(keys[0].encode()).digest()
-
-    def of(self, caller: Caller) -> str:
-        project = "" if caller.project_id is None else f"/{caller.project_id}"  # ids contain no slash
-        named = f"{caller.token_id}{project}".encode()
-        digest = hashlib.blake2b(named, key=self._key, digest_size=_CALLER_ID_BYTES, person=_CALLER_ID_PURPOSE)
-        return digest.hexdigest()
-
-
-def _size_of(result: Json) -> int:
-    return len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
 
 
 def _ending(result: Json, bundled: bool) -> tuple[Ending, str | None]:

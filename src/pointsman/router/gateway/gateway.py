@@ -23,13 +23,14 @@ from pointsman.core.seams import (
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.rows import Kind
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.gateway.caller_ids import CallerIds
 from pointsman.router.gateway.caller_sign_in import CallerSignIns
 from pointsman.router.gateway.changes import ChangeHub
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.cursors import Cursors, refuse_any
 from pointsman.router.gateway.discover import discover
-from pointsman.router.gateway.execute import CallerIds, Executor
+from pointsman.router.gateway.execute import Executor
 from pointsman.router.gateway.large_results.large_results import LargeResults
 from pointsman.router.gateway.large_results.store import ResultStore
 from pointsman.router.gateway.lists import KINDS, ListHandlers
@@ -214,7 +215,7 @@ class PointsmanGateway:
         name, given = request.params.get("name"), request.params.get("arguments")
         if given is None:
             given = {}
-        if not isinstance(name, str) or not isinstance(given, dict):
+        if type(name) is not str or type(given) is not dict:
             raise ProtocolError(INVALID_PARAMS, "tools/call needs a `name` and, if any, `arguments` as an object")
         if self._catalog.rights.is_flat(request.caller):
             return self._executor.call(request, back, name, given)
