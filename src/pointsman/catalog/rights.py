@@ -51,7 +51,7 @@ class RightsIndex:
     def __init__(self, config: GatewayConfig, identities: Identities | None = None) -> None:
         """`identities`: those that have signed in; None: nobody can."""
         self.config = config
-        self.tokens = TokenIndex(config.tokens)
+        self.tokens = TokenIndex(config.tokens, signs_in=identities is not None)
         self.identities = identities
         self.verify = self.tokens.verify if identities is None else self._verify_either
         self.confirm = ConfirmRules(config, exempt=OWNER_ID, identities=identities)

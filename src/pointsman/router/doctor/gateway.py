@@ -12,7 +12,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pointsman.catalog.definition_watch import counted
-from pointsman.core.errors import UNKNOWN_HOST, UNKNOWN_ORIGIN
+from pointsman.core.errors import (
+    TOKEN_AUDIENCE,
+    TOKEN_EXPIRED,
+    TOKEN_ISSUER,
+    TOKEN_SIGNATURE,
+    UNKNOWN_HOST,
+    UNKNOWN_ORIGIN,
+)
 from pointsman.core.model import NEEDS_SIGN_IN
 from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import Filter, read_rows
@@ -62,6 +69,13 @@ _REFUSALS = {
     "`listen.allowed_origins`, and serve it through your own proxy, because answers carry no CORS headers",
     "denied": "there is no project of the name that it sent, or the token does not include it; "
     "`pointsman project list` and `pointsman token list` show what there is",
+    TOKEN_EXPIRED: "its access token has expired or is not valid yet; sign in again in the client, and if that does "
+    "not help, compare the clocks",
+    TOKEN_AUDIENCE: "its access token was issued for another service; compare `aud` of the token with `auth.audience`, "
+    "or let the client ask for `resource`",
+    TOKEN_ISSUER: "its access token is from an issuer that `auth` does not name; compare `iss` of the token with "
+    "`auth.issuer`, also the slash at the end",
+    TOKEN_SIGNATURE: "the signature of its access token was not accepted; sign in again in the client",
 }
 _SIGN_IN_REFUSALS = {  # where clients can sign in
     "unauthorized": "it has not signed in, or its token is missing, wrong, revoked or expired; sign in again in the "
