@@ -128,6 +128,13 @@ class RightsIndex:
         """The enabled servers that this caller may use, in the order of the configuration."""
         return self._grants_of(caller).enabled
 
+    def lacks_trust(self, caller: Caller) -> bool:
+        """Whether a server has no tools for this caller because nobody vouches for its annotations."""
+        token = self._token(caller)
+        if token is None or "destructive" in token.scopes:
+            return False
+        return any(not self.config.servers[one].trusts_annotations for one in self.usable_servers(caller))
+
     def tool_servers(self, caller: Caller) -> tuple[str, ...]:
         """Those of `usable_servers` that may have a tool for this caller, by `scopes` and `tools`."""
         return self._grants_of(caller).with_tools

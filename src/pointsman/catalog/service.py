@@ -556,7 +556,8 @@ class ToolCatalogService:
 
     def _why_no_tools(self, caller: Caller, available: Available) -> str | None:
         projects, others = self.rights.project_ids(caller.token_id), self.rights.other_projects(caller)
-        return no_tools_notice(caller.project_id, self.usable_servers(caller), available.gaps, projects, others)
+        servers, untrusted = self.usable_servers(caller), self.rights.lacks_trust(caller)
+        return no_tools_notice(caller.project_id, servers, available.gaps, projects, others, untrusted=untrusted)
 
     def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
         """The words are the same for all callers with the same rights."""

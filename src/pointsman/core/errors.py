@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 TRY_LATER = "Try again later, or use another tool."
 MAY_HAVE_RUN = "The call had been sent and may have run: check before you repeat it, unless the tool only reads."
+NOT_RUN = "The call did not run. Ask the operator to do that, or use another tool."  # the reason names the command
 
 View = Literal["search", "keys", "flat"]  # how a caller learns of tools; `keys`: tool_discovery is switched off
 
@@ -137,9 +138,9 @@ class ServerUnavailableError(GatewayError):
 class NotSentError(ServerUnavailableError):
     """There was no connection to send the request over, so it can be sent once there is one."""
 
-    def __init__(self, server_id: str, reason: str, spent_s: float = 0.0) -> None:
+    def __init__(self, server_id: str, reason: str, spent_s: float = 0.0, advice: str = TRY_LATER) -> None:
         """`spent_s` of the request's deadline have passed."""
-        super().__init__(server_id, reason)
+        super().__init__(server_id, reason, advice)
         self.spent_s = spent_s
 
 

@@ -192,6 +192,7 @@ async def test_a_server_is_added_with_a_sign_in(office: Office) -> None:
     file.write_text("servers: {}\n")
     added = await run(folder, "server", "add", "far", "--oauth", "https://far.example/mcp", "--config", str(file))
     assert added.code == 0, added.stderr
+    assert "pointsman server login far" in added.stderr
     entry = load(file, {}).servers["far"]
     assert entry.oauth is not None
     tried = await run(folder, "server", "test", "far", "--config", str(file))
