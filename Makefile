@@ -112,6 +112,7 @@ lock: ## Resolve the dependencies again and write all locks (requires uv)
 	  --extra semantic pyproject.toml
 	printf 'opentelemetry-exporter-otlp-proto-http>=1.45,<2\nopentelemetry-sdk>=1.45,<2\n' \
 	  | $(LOCK) --output-file requirements-otel.lock --constraint requirements.lock -
+	printf 'keyring>=25.6,<26\n' | $(LOCK) --output-file requirements-keyring.lock --constraint requirements.lock -
 	printf 'psycopg[binary,pool]>=3.2,<4\n' | $(LOCK) --output-file requirements-postgres.lock -
 	printf 'uv<1\nnodejs-wheel<25\n' | $(LOCK) --output-file requirements-full.lock -
 

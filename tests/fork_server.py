@@ -47,6 +47,7 @@ MODEL = ("pointsman.providers.bm25.index", "pointsman.providers.embeddings")  # 
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")  # variables that a running interpreter has read already
 PR_SET_CHILD_SUBREAPER = 36
 LENGTH = struct.Struct("!I")
+RUN_FIRST = "FORK_SERVER_RUN_FIRST"  # a variable: the file to run before the module, which can inject a fault into it
 
 Start = dict[str, Any]  # the parameters of `Popen._execute_child`
 
@@ -230,6 +231,8 @@ def main() -> None:
     gc.freeze()  # the children write to fewer shared pages
     sys.argv[1:] = serve(socket.socket(fileno=int(sys.argv[1])))
     try:
+        if first := os.environ.get(RUN_FIRST):
+            runpy.run_path(first)
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as error:
         if isinstance(error.code, int):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.errors import ConfigError
-from pointsman.config.loader import load
+from pointsman.config.loader import advice, load
 from pointsman.config.mask import mask_config
 from pointsman.config.model import GatewayConfig
 
@@ -124,6 +124,12 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, auth: Any, said: str)
 def test_sign_in_needs_the_public_address(tmp_path: Path) -> None:
     said = problems(tmp_path, {"auth": {"issuer": ISSUER}})
     assert "`auth` needs `listen.public_url`" in said
+
+
+def test_an_issuer_without_rules_is_pointed_out(tmp_path: Path) -> None:
+    [said] = advice(loaded(tmp_path, {**BASE, "auth": {"issuer": ISSUER}}))
+    assert "issuer `sso` has no rules" in said
+    assert not advice(loaded(tmp_path, {**BASE, "auth": {"issuer": ISSUER, "claims": {"staff": RULE}}}))
 
 
 def test_config_show_has_no_reason_to_hide_anything_of_it(tmp_path: Path) -> None:

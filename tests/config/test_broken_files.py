@@ -285,8 +285,8 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "set it, or give a default with ${NOT_SET:-...}",
             "f.yaml:6:10: servers.time.env.B: /no/such/file cannot be read: No such file or directory",
             "f.yaml:7:10: servers.time.env.C: `${` is not closed; write a literal `${` as `$${`",
-            "f.yaml:8:10: servers.time.env.D: `${...}` takes NAME, NAME:-default or file:/path; "
-            "write a literal `${` as `$${`",
+            "f.yaml:8:10: servers.time.env.D: `${...}` takes NAME, NAME:-default, file:/path, cmd:PROGRAM or "
+            "keyring:NAME; write a literal `${` as `$${`",
             "f.yaml:9:10: servers.time.env.E: nested references are not supported",
             "f.yaml:10:10: servers.time.env.F: /dev/null is not a regular file",
             "f.yaml:12:28: state.request_keys[1]: has 5 bytes, but needs at least 32; try `openssl rand -hex 32`",

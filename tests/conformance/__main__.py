@@ -28,8 +28,8 @@ from tests.conformance.targets import DownstreamEra, Surface, fixture, own_front
 
 VERSIONS = ("2025-11-25", "2026-07-28")
 Which = Literal["own", "sdk"]
-# Of the scenarios for clients: the gateway does not authorize itself, its tokens for servers are in its configuration.
-LEFT_OUT = "auth/"
+# Of the extensions for clients: the gateway signs in to servers with client credentials, but has no keys for JWTs.
+CLIENT_EXTENSIONS = ("auth/client-credentials-basic",)
 SKILL_SCENARIOS = ("sep-2640-skills-enumeration", "sep-2640-skills-directory", "sep-2640-skills-manifest")
 SKILL_CLIENT_SCENARIOS = (
     "sep-2640-client-no-prefetch",
@@ -134,13 +134,11 @@ async def _judge(run: Run, alone: suite.Verdict, folder: Path) -> bool:
 
 async def _judge_as_client(version: str, folder: Path) -> bool:
     wanted = suite.requirements(version, "client")
-    scenarios = [one for one in (*wanted.required, *wanted.beside) if not one.startswith(LEFT_OUT)]
+    scenarios = [*wanted.required, *wanted.beside, *(one for one in wanted.extensions if one in CLIENT_EXTENSIONS)]
     command = f"{sys.executable} -m tests.conformance.downstream_client"
     verdict = await suite.run_client(command, scenarios, version, folder)
     known = expected(f"client {version}")
-    left_out = sum(one.startswith(LEFT_OUT) for one in wanted.required)
-    note = f"{left_out} for authorization left out, "
-    return _report(f"client {version}", verdict, silent(verdict, scenarios), known, wanted.required, note)
+    return _report(f"client {version}", verdict, silent(verdict, scenarios), known, wanted.required)
 
 
 async def _judge_skills(run: Run, folder: Path) -> bool:
@@ -180,7 +178,6 @@ def _report(
     must_pass: Collection[str],
     known: Collection[str],
     required: Collection[str] = (),
-    note: str = "",
 ) -> bool:
     """`known` are scenarios or checks; what must pass and does not, without being known, is a fault."""
 
@@ -193,7 +190,7 @@ def _report(
     good = verdict.content and not lost and not passing
     explained = ", all explained" if good and verdict.complaints else ""
     scored = f"{len(verdict.passed_scenarios & {*required}):2} of {len(required)} required, " if required else ""
-    print(f"{'ok  ' if good else 'FAIL'} {name:35} {scored}{note}checks: {verdict.summary}{explained}", flush=True)
+    print(f"{'ok  ' if good else 'FAIL'} {name:35} {scored}checks: {verdict.summary}{explained}", flush=True)
     for check in sorted(lost):
         print(f"       {check}: {verdict.complaints.get(check, 'not reached')}")
     for check in passing:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import mcp_types as types
@@ -21,9 +21,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import ConfigDict
 
-from tests.gateway_process import gateway_process
+from pointsman.router.owner.client import ask
+from tests.gateway_process import GatewayProcess, gateway_process
+from tests.server_login import server_login
 
 VALUES: dict[str, Any] = {"string": "text", "number": 1.5, "integer": 1, "boolean": True, "object": {}, "array": []}
+SIGN_INS = 3  # of one person for one request
+Result = TypeVar("Result")
 Visit = Callable[[Client], Awaitable[None]]
 
 
@@ -108,17 +112,59 @@ async def elicited(context: Any, params: types.ElicitRequestParams) -> types.Eli
     return types.ElicitResult(action="accept", content=content)
 
 
+def oauth_of(scenario: str) -> dict[str, Any] | str:
+    """The `oauth` of the entry: what the suite says of a client that it knows, else `auto`."""
+    if scenario == "auth/basic-cimd":  # the one document that the suite knows
+        return {"client_id": "https://conformance-test.local/client-metadata.json"}
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    known = {key: context[key] for key in ("client_id", "client_secret") if key in context}
+    if scenario.startswith("auth/client-credentials"):
+        known["grant"] = "client_credentials"
+    return known or "auto"
+
+
+async def sign_in_and_call(gateway: GatewayProcess) -> None:
+    """Sign in, and call all tools; again as long as the gateway asks for a sign-in, but not for ever."""
+    for _ in range(SIGN_INS):
+        ended = await server_login(gateway.state_dir, "mock")
+        print(*ended, file=sys.stderr)
+        said = await visit_gateway(gateway, call_all_and_listen)
+        listed = await asyncio.to_thread(ask, gateway.state_dir, "servers")
+        asks = "server login" in f"{said} {listed['servers'][0]['reason']}"
+        if not asks or "Signed in" not in ended[1]:
+            return
+
+
+async def call_all_and_listen(client: Client) -> str:
+    """Call all tools, and return what the gateway says of failures."""
+    said = ""
+    for tool in (await client.list_tools()).tools:
+        result = await client.call_tool(tool.name, {})
+        said += "".join(block.text for block in result.content if isinstance(block, types.TextContent))
+    return said
+
+
+async def visit_gateway(gateway: GatewayProcess, visit: Callable[[Client], Awaitable[Result]]) -> Result:
+    headers = {"Authorization": f"Bearer {gateway.token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        Client(streamable_http_client(gateway.url, http_client=http), elicitation_callback=elicited) as client,
+    ):
+        return await visit(client)
+
+
 async def main(server_url: str) -> None:
-    visit = VISITS.get(os.environ["MCP_CONFORMANCE_SCENARIO"], call_all)
-    config = {"servers": {"mock": {"url": server_url, "prefix": ""}}, "unassigned": {"exposure": "flat"}}
+    scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    entry: dict[str, Any] = {"url": server_url, "prefix": ""}
+    if scenario.startswith("auth/"):
+        entry["oauth"] = oauth_of(scenario)
+    config = {"servers": {"mock": entry}, "unassigned": {"exposure": "flat"}}
     with tempfile.TemporaryDirectory() as folder:
         async with gateway_process(Path(folder), config) as gateway:
-            headers = {"Authorization": f"Bearer {gateway.token}"}
-            async with (
-                httpx2.AsyncClient(headers=headers, timeout=30) as http,
-                Client(streamable_http_client(gateway.url, http_client=http), elicitation_callback=elicited) as client,
-            ):
-                await visit(client)
+            if scenario.startswith("auth/") and not scenario.startswith("auth/client-credentials"):
+                await sign_in_and_call(gateway)
+            else:
+                await visit_gateway(gateway, VISITS.get(scenario, call_all))
 
 
 if __name__ == "__main__":

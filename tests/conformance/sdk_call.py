@@ -65,6 +65,9 @@ class SdkCall:
         questions = {key: {"method": method, "params": params} for key, (method, params, _) in self._questions.items()}
         return {"resultType": "input_required", "inputRequests": questions, "requestState": self.id}
 
+    def reachable(self) -> bool:
+        return True
+
     def notify(self, method: str, params: Json) -> None:
         if self._context is not None:
             self._sending = asyncio.create_task(self._send_after(self._sending, self._context, method, params))

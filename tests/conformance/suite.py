@@ -127,8 +127,10 @@ def read_verdict(folder: Path, log: str, content: bool, without: Collection[str]
 def _checks(folder: Path) -> list[tuple[str, str, str]]:
     """`scenario:check`, status and message of every check that the suite wrote down."""
     found = []
-    for file in sorted(folder.glob("*/checks.json")):
-        scenario = file.parent.name.removeprefix("server-").rsplit("-", 6)[0]  # without the moment of the run
+    for file in sorted(folder.rglob("checks.json")):  # a scenario such as `auth/iss-supported` has a folder in a folder
+        scenario = (
+            str(file.parent.relative_to(folder)).removeprefix("server-").rsplit("-", 6)[0]
+        )  # without the moment of the run
         for check in json.loads(file.read_text()):
             found.append((f"{scenario}:{check['id']}", check["status"], check.get("errorMessage") or ""))
     return found

@@ -25,7 +25,7 @@ def of_gateway() -> str:
         )
     )
     called = Intent(1, 0, "r", "execute", tool_key="time:now", server_id="time")
-    metrics.finished(called, Outcome(1, "ok", ms=1.0))
+    metrics.finished(called, Outcome(1, "ok", ms=1.0, confirmed="client once"))
     metrics.finished(called, Outcome(1, "error", "rate_limited", ms=1.0))
     metrics.finished(Intent(1, 0, "r", "execute"), Outcome(1, "denied", "unauthorized"))
     metrics.finished(Intent(1, 0, "r", "read", server_id="time", method="resources/read"), Outcome(1, "ok", ms=1.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -59,7 +59,9 @@ class Speaker:
     async def call(self, name: str, arguments: Json | None = None) -> Json:
         return await self.result("tools/call", {"name": name, "arguments": arguments or {}})
 
-    async def answering(self, method: str, params: Mapping[str, Any], answer: Json) -> Json:
+    async def answering(
+        self, method: str, params: Mapping[str, Any], answer: Json | Callable[[], Awaitable[Json]]
+    ) -> Json:
         """A legacy client's request in which it is asked something, and answers that with `answer`."""
         body, head = self._body(method, params), self._head(method, params)
         async with self.http.stream("POST", self.url, content=json.dumps(body), headers=head) as response:
@@ -67,7 +69,8 @@ class Speaker:
                 if "method" not in message:
                     result: Json = message["result"]
                     return result
-                reply = {"jsonrpc": "2.0", "id": message["id"], "result": answer}
+                given = answer if isinstance(answer, dict) else await answer()
+                reply = {"jsonrpc": "2.0", "id": message["id"], "result": given}
                 sent = await self.http.post(self.url, content=json.dumps(reply), headers=self._head("", {}))
                 assert sent.status_code == 202, sent.text
         raise AssertionError("the stream ended without an answer")

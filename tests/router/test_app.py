@@ -42,6 +42,9 @@ async def test_without_anybody_to_sign_in_at_the_answers_have_the_same_bytes_as_
             answer = await served.send(verb=verb, path=path, token=None)
             assert (answer.status, answer.body) == (404, _SENTENCE)
             assert set(answer.headers) == {"content-length", "content-type"} | ({*answer.headers} & {"date", "server"})
+        for path in ("/oauth/authorize", "/oauth/sign-in", "/oauth/token", "/oauth/register", "/oauth/revoke"):
+            answer = await served.send(verb="GET", path=path, token=None)
+            assert (answer.status, answer.body) == (404, b"Not Found")
         for token in (None, "wrong", "a.b.c"):
             answer = await served.send({"jsonrpc": "2.0", "id": 1, "method": "ping"}, token=token)
             assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")

@@ -145,8 +145,13 @@ class Identities:
         under_way = self._verifying.get(digest)
         if under_way is None:
             under_way = self._verifying[digest] = asyncio.ensure_future(source.identify(secret))
-            under_way.add_done_callback(lambda done: self._verifying.pop(digest, None))
+            under_way.add_done_callback(lambda done: self._ended(digest, done))
         return await asyncio.shield(under_way)
+
+    def _ended(self, digest: bytes, done: asyncio.Future[Identity]) -> None:
+        self._verifying.pop(digest, None)
+        if not done.cancelled():
+            done.exception()  # looked at, also if all requests that waited for it have left
 
     def _remember(self, digest: bytes, identity: Identity) -> None:
         self._secrets[digest] = identity

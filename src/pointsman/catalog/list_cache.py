@@ -38,7 +38,7 @@ Clock = Callable[[], float]  # monotonic seconds
 BuildItems = Callable[[ToolSource, dict[str, Json], dict[str, Item]], dict[str, Item]]
 """Builds the items from a list's entries; also receives the previous items, to reuse those that are unchanged."""
 
-Gap = Literal["starting", "failed", "timeout", "restarting", "cut", "unreadable"]
+Gap = Literal["starting", "failed", "timeout", "restarting", "cut", "unreadable", "sign-in"]
 """Why a server's list is missing, incomplete or from before a restart."""
 
 OnList = Callable[[str, dict[str, Item]], None]
@@ -62,7 +62,7 @@ class Snapshot(Struct, Generic[Item], frozen=True, eq=False):
 class ListFailure(Struct, frozen=True):
     """Why there is no list."""
 
-    kind: Literal["timeout", "failed", "starting"]
+    kind: Literal["timeout", "failed", "starting", "sign-in"]
     reason: str
     advice: str = TRY_LATER
 
@@ -481,6 +481,8 @@ def _why_missing(source: ToolSource | None) -> ListFailure:
     """For a server that is not running. One that the configuration has and the fleet has not yet is starting."""
     if source is None or source.status.state == "starting":
         return ListFailure("starting", "it is still starting")
+    if source.status.sign_in:
+        return ListFailure("sign-in", source.status.reason)
     return ListFailure("failed", "it is not running")
 
 

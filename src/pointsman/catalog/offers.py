@@ -6,9 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
+from hashlib import sha256
 
 from msgspec import Struct
 
+from pointsman.catalog.definition_watch import Definition, Named
 from pointsman.catalog.definitions import encode_entry, visible_entry
 from pointsman.catalog.list_cache import BuildItems, Clock, ListCache, ListWaits, Snapshot
 from pointsman.catalog.names import (
@@ -21,6 +24,8 @@ from pointsman.catalog.names import (
     unwrap_uri,
     wrap_uri,
 )
+from pointsman.catalog.pins import PINNED, PinnedKind
+from pointsman.catalog.scan import scan_hidden
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.skills import directory, skill_entries, skills_around, skills_with, wrap_skill
 from pointsman.config.model import GatewayConfig
@@ -71,15 +76,26 @@ class Offers:
     ) -> None:
         self._catalog = catalog
         self._sources = sources
+        self._defined: dict[tuple[str, PinnedKind], dict[Named, Definition]] = {}  # by server, of its last lists
         self._lists = {
-            kind: ListCache(kind, _entries_of(kind), sources, clock, waits, admission=catalog.admission)
+            kind: ListCache(
+                kind,
+                self._entries_of(kind),
+                sources,
+                clock,
+                waits,
+                on_list=partial(self._listed, kind),
+                admission=catalog.admission,
+            )
             for kind in (RESOURCES, TEMPLATES, PROMPTS, SKILLS)
         }
         self._logged: set[tuple[str, str, str]] = set()
+        catalog.watch.also(self._definitions)
 
     def reconfigure(self, config: GatewayConfig) -> None:
         for lists in self._lists.values():
             lists.keep_only(config.servers)
+        self._defined = {key: listed for key, listed in self._defined.items() if key[0] in config.servers}
 
     async def close(self) -> None:
         for lists in self._lists.values():
@@ -246,6 +262,40 @@ class Offers:
         last = listed.last_list()
         return (*last.changed, *last.unapproved) if last is not None else ()
 
+    def _entries_of(self, kind: ListKind) -> BuildItems[Json]:
+        """Entries as the server sent them, without invisible text and without those that cannot be encoded."""
+        if kind is SKILLS:
+            return skill_entries
+        pinned = PINNED.get(kind)
+
+        def entries_of(source: ToolSource, entries: dict[str, Json], before: dict[str, Json]) -> dict[str, Json]:
+            encoded = {key: data for key, entry in entries.items() if (data := encode_entry(entry)) is not None}
+            shown = {key: visible_entry(entries[key], kind.key, data) for key, data in encoded.items()}
+            if pinned is not None:
+                defined = self._defined.setdefault((source.id, pinned), {})
+                for key, data in encoded.items():
+                    defined[pinned, key] = _definition(key, entries[key], shown[key], data)
+            return shown
+
+        return entries_of
+
+    def _listed(self, kind: ListKind, server_id: str, items: Mapping[str, Json]) -> None:
+        """A list is built in blocks; once it is complete, forget what it no longer has, and have it scanned."""
+        if (pinned := PINNED.get(kind)) is None:
+            return
+        before = self._defined.get((server_id, pinned), {})
+        self._defined[server_id, pinned] = {named: found for named, found in before.items() if named[1] in items}
+        self._catalog.watch.listed()
+
+    def _definitions(self) -> dict[str, dict[Named, Definition]]:
+        """The prompts and templates of all enabled servers that were listed, for the scan."""
+        servers = self._catalog.rights.config.servers
+        found: dict[str, dict[Named, Definition]] = {}
+        for (server_id, _), definitions in self._defined.items():
+            if server_id in servers and servers[server_id].enabled:
+                found.setdefault(server_id, {}).update(definitions)
+        return found
+
     def _usable(self, caller: Caller) -> dict[str, Server]:
         servers, waits = self._catalog.rights.servers_of(caller), self._catalog.admission.waits
         return {one: servers[one] for one in self._catalog.readable_servers(caller) if not waits(one)}
@@ -280,13 +330,5 @@ def _is_bare(server_id: str, server: Server) -> bool:
     return not prefix_of(server_id, server)
 
 
-def _entries_of(kind: ListKind) -> BuildItems[Json]:
-    """Entries as the server sent them, without invisible text and without those that cannot be encoded."""
-    if kind is SKILLS:
-        return skill_entries
-
-    def entries_of(source: ToolSource, entries: dict[str, Json], before: dict[str, Json]) -> dict[str, Json]:
-        encoded = {key: encode_entry(entry) for key, entry in entries.items()}
-        return {key: visible_entry(entries[key], kind.key, data) for key, data in encoded.items() if data is not None}
-
-    return entries_of
+def _definition(key: str, sent: Json, shown: Json, encoded: bytes) -> Definition:
+    return Definition(shown, sha256(encoded).digest(), () if shown is sent else scan_hidden(key, sent))

@@ -72,6 +72,14 @@ class Held(Struct, frozen=True):
     entry: Json  # as the server sent it
 
 
+class Gone(Struct, frozen=True):
+    """A definition that was approved and is not listed any more."""
+
+    kind: PinnedKind
+    name: str  # empty: it is not known, because the text was too long to be kept
+    digest: str  # hex
+
+
 class Admitted(Struct, frozen=True):
     """The entries of a list that may be offered, and the names of those that wait."""
 
@@ -229,6 +237,13 @@ def pins_of(digests: Mapping[str, Digests]) -> dict[bytes, Digests]:
 
 def encode_table(table: Table) -> bytes:
     return bytes([FORMAT]) + b"".join(name + pin.whole + pin.schema for name, pin in table.items())
+
+
+def name_in(kind: PinnedKind, text: bytes | None) -> str:
+    """The name of a definition by its canonical form; empty: that is not known."""
+    entry = json.loads(text) if text is not None else {}
+    name = entry.get("uriTemplate" if kind == "template" else "name", "")
+    return name if isinstance(name, str) else ""
 
 
 def decode_table(value: bytes) -> dict[bytes, Digests]:

@@ -37,6 +37,8 @@ _OPERATOR = "the operator finds the reason with `pointsman doctor`."
 _GAP_NOTICES: Mapping[Gap, str] = {
     "starting": f"These servers are still starting, {_MISSING} Ask again in a few seconds; {_OPERATOR}",
     "failed": f"These servers do not work at the moment, {_MISSING} Use other tools; {_OPERATOR}",
+    "sign-in": f"These servers need sign-in, {_MISSING} Use other tools; "
+    "the operator signs in with `pointsman server login NAME`.",
     "timeout": f"These servers did not list their tools in time, {_MISSING} Ask again later; {_OPERATOR}",
     "restarting": "These servers are restarting, and their tools are those of the last list: {}. "
     "Call a tool as usual: the call waits until its server is back.",
@@ -45,7 +47,7 @@ _GAP_NOTICES: Mapping[Gap, str] = {
     "unreadable": "These servers have tools whose names contain invisible characters, which are left out: {}. "
     "Use other tools; the operator finds the names in the gateway's log.",
 }
-_NO_LIST: frozenset[Gap | None] = frozenset(("starting", "failed", "timeout"))
+_NO_LIST: frozenset[Gap | None] = frozenset(("starting", "failed", "timeout", "sign-in"))
 
 
 class Available(Struct, frozen=True):

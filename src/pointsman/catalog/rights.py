@@ -262,7 +262,9 @@ class RightsIndex:
         return _Grants(servers, enabled, grants, with_tools, limits)
 
     def _token(self, caller: Caller) -> Token | None:
-        return _OWNER if caller.token_id == OWNER_ID else self.token_of(caller.token_id)
+        if caller.token_id == OWNER_ID:
+            return _OWNER
+        return self.config.tokens.get(caller.token_id) or self.token_of(caller.token_id)
 
     def _verify_either(self, secret: str | None, now: float) -> str:
         """The id of the token or identity with this secret. Raises UnauthorizedError."""

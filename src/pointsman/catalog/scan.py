@@ -1,4 +1,4 @@
-"""Flags definitions of tools that an operator should read: text for the model, hidden text, names that can be mistaken.
+"""Flags definitions that an operator should read: text for the model, hidden text, names that can be mistaken.
 
 Pure: definitions in, flags out. docs/concepts/poisoning.md says what these rules can and cannot do. All of them take
 time in proportion to the text: gaps in expressions are bounded, and names are compared with a bounded number of others.
@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
 
+from pointsman.catalog.pins import PinnedKind
 from pointsman.core.model import Json
 from pointsman.providers.visible import visible, visible_line
 
@@ -168,6 +169,7 @@ class Flag(Struct, frozen=True):
     rule: Rule
     place: str  # the part of the definition
     excerpt: str  # visible characters, on one line; for `near` and `names` the other tool's key
+    kind: PinnedKind = "tool"
 
     @property
     def text(self) -> str:
@@ -232,7 +234,7 @@ def _excerpt(text: str, at: int) -> str:
 
 def _texts(tool: Json) -> Iterator[tuple[str, str]]:
     """All texts of a definition with their places, names of parameters included, down to MAX_DEPTH."""
-    for place in ("title", "description", "annotations", "inputSchema", "outputSchema"):
+    for place in ("title", "description", "annotations", "arguments", "inputSchema", "outputSchema"):
         if place in tool:
             yield from _inside(tool[place], place, MAX_DEPTH)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from pointsman.catalog.apps import has_app
-from pointsman.catalog.definition_watch import Definition, DefinitionWatch, defined, held_back
+from pointsman.catalog.definition_watch import Definition, DefinitionWatch, Named, defined, held_back
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged
 from pointsman.catalog.effects import Effect
 from pointsman.catalog.identities import Identities
@@ -459,15 +459,16 @@ class ToolCatalogService:
         self._names.note_tool_names(server_id, tools, for_apps, claims)
         self.watch.listed()
 
-    def _definitions(self) -> dict[str, dict[str, Definition]]:
-        """The tools of all enabled servers, and those that wait for approval."""
-        found: dict[str, dict[str, Definition]] = {}
+    def _definitions(self) -> dict[str, dict[Named, Definition]]:
+        """The tools of all enabled servers, and those that wait for approval, with prompts and templates that do."""
+        found: dict[str, dict[Named, Definition]] = {}
         for server_id in (one for one, server in self.rights.config.servers.items() if server.enabled):
             last = self._lists.last_list(server_id)
             tools = found[server_id] = (
-                {} if last is None else {name: defined(tool) for name, tool in last.items.items()}
+                {} if last is None else {("tool", name): defined(tool) for name, tool in last.items.items()}
             )
-            tools |= {one.name: held_back(one) for one in self.admission.held(server_id) if one.kind == "tool"}
+            held = (one for one in self.admission.held(server_id) if one.kind != "instructions")
+            tools |= {(one.kind, one.name): held_back(one) for one in held}
         return found
 
     def _authorize(

@@ -27,5 +27,7 @@ def why_not_running(source: ToolSource | None) -> str:
     if source is None:
         return "it is not running"
     status = source.status
+    if status.sign_in:
+        return status.reason
     words = {"starting": "it is still starting", "failed": "it failed"}.get(status.state, "it is switched off")
     return f"{words} ({status.reason})" if status.reason else words

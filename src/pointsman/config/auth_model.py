@@ -47,7 +47,7 @@ def _claim(name: object) -> str:
 
 
 def _values(given: object) -> tuple[ClaimValue, ...]:
-    values = tuple(given) if isinstance(given, list | tuple) else (given,)
+    values: tuple[Any, ...] = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not values or not all(isinstance(one, str | int | bool) for one in values):
         raise ValueError("the value of a claim must be text, a whole number, true or false, or a list of these")
     return values

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from pydantic import ValidationError
@@ -17,11 +17,15 @@ from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayC
 from pointsman.config.model_errors import explain
 from pointsman.config.pasted import CLIENT_SECTION, accept_pasted, mended_id
 from pointsman.config.tool_patterns import named_server
-from pointsman.config.yaml.document import Document, KeyPath
+from pointsman.config.yaml.document import Document, KeyPath, render
+
+if TYPE_CHECKING:
+    from pointsman.config.secret_reader import SecretReader
 
 MAX_BYTES = 8 * 1_048_576
 
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_READ_BY_ALL = frozenset({"listen", "projects", "tokens", "unassigned"})
 _RESERVED_PROJECT = "UNASSIGNED_PROJECT_ID"  # in a request, the word for "no project"
 
 
@@ -32,17 +36,39 @@ class Loaded(Struct, frozen=True):
     external_texts: frozenset[str]
 
 
-def load(path: Path, environ: Mapping[str, str], *, tried: str | None = None) -> GatewayConfig:
+def load(
+    path: Path, environ: Mapping[str, str], *, tried: str | None = None, secrets: SecretReader | None = None
+) -> GatewayConfig:
     """Load a file. Reject an empty one: it would silently revoke every right. Raises ConfigError.
 
-    The references of a disabled server are resolved only if it is the one that is `tried`.
+    The references of a disabled server are resolved only if it is the one that is `tried`. Commands and keyrings are
+    asked through `secrets`, once the file is valid in all else; of servers only for the one that is `tried`, if any.
     """
     text = read_text(path)
     if not text.strip():
         reason = "is empty; restore it from a backup, or delete it and run `pointsman serve` to create a new one"
         raise ConfigError([_whole_file(path, reason)])
-    document = Document(text, str(path), environ, resolve_disabled=lambda name: mended_id(name) == tried)
-    return validate(document)
+
+    def is_tried(name: str) -> bool:
+        return mended_id(name) == tried
+
+    document = Document(text, str(path), environ, resolve_disabled=is_tried)
+    config = validate(document)
+    if secrets is None:
+        return config
+    with secrets.loading():
+        if not document.secrets:
+            return config
+        return validate(
+            Document(
+                text,
+                str(path),
+                environ,
+                resolve_disabled=is_tried,
+                secrets=secrets,
+                read_secrets_of=is_tried if tried is not None else lambda name: True,
+            )
+        )
 
 
 def parse(text: str, file_name: str, environ: Mapping[str, str]) -> GatewayConfig:
@@ -59,6 +85,7 @@ def examine(text: str, file_name: str, environ: Mapping[str, str]) -> Loaded:
 def validate(document: Document) -> GatewayConfig:
     """Raises ConfigError with all problems at once."""
     accept_pasted(document)
+    _check_secrets_are_allowed(document)
     _check_names(document)
     try:
         config = GatewayConfig.model_validate(document.data, context={"folder": document.folder})
@@ -68,7 +95,17 @@ def validate(document: Document) -> GatewayConfig:
     if document.problems:
         raise ConfigError(document.problems)
     notes = sorted(document.notes, key=lambda note: (note.line or 0, note.column or 0))
-    return config.with_notes((str(note) for note in notes), _empty_variables(document))
+    unread = (render(path) for path, is_unread in document.secrets.items() if is_unread)
+    return config.with_notes((str(note) for note in notes), _empty_variables(document), unread)
+
+
+def _check_secrets_are_allowed(document: Document) -> None:
+    """Commands without a gateway read these sections, too, and they ask no command and no keyring."""
+    for path in document.secrets:
+        if path[0] in _READ_BY_ALL:
+            document.reject(
+                path, "takes no `${cmd:...}` and no `${keyring:...}`; write the value, `${NAME}` or `${file:PATH}`"
+            )
 
 
 def _empty_variables(document: Document) -> dict[str, tuple[str, ...]]:
@@ -98,6 +135,10 @@ def load_state(path: Path, environ: Mapping[str, str]) -> State:
         return State()
     document = Document(text, str(path), environ)
     data = document.data if isinstance(document.data, dict) else {}
+    if document.secrets.get(("state", "database")):
+        reason = "is read from a command or a keyring by the gateway only; set POINTSMAN_DATABASE for this command"
+        document.add_problem(("state", "database"), reason)
+        raise ConfigError(document.problems)
     try:
         return GatewayConfig.model_validate({"state": data.get("state") or {}}).state
     except ValidationError as error:
@@ -126,7 +167,15 @@ def read_text(path: Path) -> str:
 
 def advice(config: GatewayConfig) -> tuple[str, ...]:
     """Warnings about what is valid but hardly intended, each with its keys and the next step."""
-    return (*_state_advice(config), *_cloud_advice(config), *_confirm_advice(config))
+    return (*_state_advice(config), *_cloud_advice(config), *_confirm_advice(config), *_auth_advice(config))
+
+
+def _auth_advice(config: GatewayConfig) -> tuple[str, ...]:
+    return tuple(
+        f"`auth`: issuer `{one.name}` has no rules in `claims`, so nobody can sign in there; see docs/guide/sign-in.md."
+        for one in config.auth
+        if not one.claims
+    )
 
 
 def _state_advice(config: GatewayConfig) -> tuple[str, ...]:

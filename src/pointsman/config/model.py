@@ -319,8 +319,10 @@ class State(Part):
     the password in `PGPASSFILE` or by `${file:...}`; requires `request_keys`. By default, files of the state folder."""
     request_keys: tuple[RequestKey, ...] = ()
     """Secrets of at least 32 bytes that seal cursors, session ids and other state that clients carry, and encrypt
-    [stored results](../concepts/large-results.md#storage). By default one is generated and stored. The first key
-    seals, all keys open: to rotate, put the new key first. Required with `database`, the same for all gateways."""
+    [stored results](../concepts/large-results.md#storage) and
+    [tokens for servers](../guide/sign-in-to-servers.md#where-tokens-are-kept). By default one is generated and stored.
+    The first key seals, all keys open: to rotate, put the new key first. Required with `database`, the same for all
+    gateways."""
     peer_address: PeerAddress | None = None
     """Where the other gateways on `database` reach this one, as `HOST` or `HOST:PORT`. By default the address by which
     it reaches the database, with its port. An IP address is exempt from the
@@ -371,6 +373,7 @@ class GatewayConfig(Part):
     """[Where state is kept](#state), and the keys for what clients carry of it."""
     _notes: tuple[str, ...] = PrivateAttr(())
     _empty: Mapping[str, tuple[str, ...]] = PrivateAttr({})
+    _unread: tuple[str, ...] = PrivateAttr(())
 
     @model_validator(mode="after")
     def _check_auth(self) -> GatewayConfig:
@@ -388,9 +391,15 @@ class GatewayConfig(Part):
         """The variables that a server's entry refers to as `${NAME:-}` and that have no value."""
         return self._empty.get(server_id, ())
 
-    def with_notes(self, notes: Iterable[str], empty: Mapping[str, tuple[str, ...]]) -> GatewayConfig:
+    def unread_secrets(self, *keys: str) -> tuple[str, ...]:
+        """The keys at or below `keys` whose command or keyring was not asked: a stand-in takes the place of each."""
+        return tuple(one for one in self._unread if one in keys or one.startswith(tuple(f"{key}." for key in keys)))
+
+    def with_notes(
+        self, notes: Iterable[str], empty: Mapping[str, tuple[str, ...]], unread: Iterable[str] = ()
+    ) -> GatewayConfig:
         copy = self.model_copy()
-        copy._notes, copy._empty = tuple(notes), empty
+        copy._notes, copy._empty, copy._unread = tuple(notes), empty, tuple(unread)
         return copy
 
     def is_flat(self, server: Server) -> bool:

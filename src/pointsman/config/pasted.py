@@ -18,7 +18,8 @@ from pointsman.config.errors import closest
 from pointsman.config.model import GatewayConfig
 from pointsman.config.secrets import holds_secret
 from pointsman.config.value_types import ID_PATTERN
-from pointsman.config.yaml.document import Document, KeyPath, input_variable, render
+from pointsman.config.yaml.document import Document, KeyPath, render
+from pointsman.config.yaml.references import input_variable
 from pointsman.config.yaml.syntax import NO_COMMENT
 
 CLIENT_SECTION = "mcpServers"  # a client's own block of servers
@@ -75,11 +76,13 @@ _FOR_SERVERS = "is ignored in a client's block, which others may have written; w
 _UNSUPPORTED = {
     "envFile": "is not supported; write its variables under `env`",
     **dict.fromkeys(
-        ("oauth", "auth", "headersHelper", "requestInit"),
+        ("auth", "headersHelper", "requestInit"),
         'is not supported; write a token under `headers`, such as `Authorization: "Bearer ${TOKEN}"`',
     ),
 }
-_ONLY_OURS = frozenset({"sandbox", "limits"})  # what a block from elsewhere must neither set nor seem to set
+_ONLY_OURS = frozenset({"sandbox", "limits", "oauth"})  # what a block from elsewhere must neither set nor seem to set
+# Keys by which an entry under `servers` shows that it was pasted, too: VS Code's section has that name.
+_CLIENTS_WORDS = frozenset({*_ALIASES, *_IGNORED, *_UNSUPPORTED, "disabled", "enabled_tools", "disabled_tools"})
 _CLIENT_SETTINGS = frozenset(
     {
         "globalShortcut",
@@ -219,6 +222,7 @@ class _Pasted:
             self._document.reject(target, "is a section, not a server; write it at the top level", key=True)
             return entry
         server = _Translation(self._document, target, dict(entry), in_client_section=path[0] == CLIENT_SECTION)
+        self._reject_secrets(path, entry)
         server.translate()
         for key in server.ignored:
             self._ignore((*target, key))
@@ -227,6 +231,18 @@ class _Pasted:
             if len(self._document.notes) < _MAX_NOTES:
                 self._document.add_note(target, f"has the id `{server_id}` here and keeps this name for display")
         return server.entry
+
+    def _reject_secrets(self, path: KeyPath, entry: Mapping[str, Any]) -> None:
+        """Somebody else may have written the block: it must neither run a program nor read the owner's keyring."""
+        if path[0] != CLIENT_SECTION and _CLIENTS_WORDS.isdisjoint(entry):
+            return
+        for at in self._document.secrets:
+            if at[: len(path)] == path:
+                self._document.reject(
+                    at,
+                    "`${cmd:...}` and `${keyring:...}` are not read from a client's block, which others may have "
+                    "written; write the entry under `servers`, with our keys",
+                )
 
     def _ignore(self, path: KeyPath) -> None:
         key = str(path[-1])

@@ -25,12 +25,15 @@ SECRET = re.compile(
 )
 
 
-_REFERENCE = re.compile(r"\$\{[^}\s]*\}?")  # to the environment or a file
+_REFERENCE = re.compile(r"\$\{(?:(?:cmd|keyring):[^}]*|[^}\s]*)\}?")  # to the environment, a file, a command, a keyring
+_COMMAND = re.compile(r"\$\{cmd:([^}]*)")
 
 
 def holds_secret(text: str) -> bool:
     """Whether a part of the text looks like a secret that is written out, and is not a `${...}` reference."""
-    return SECRET.search(_REFERENCE.sub("", text)) is not None
+    if SECRET.search(_REFERENCE.sub("", text)) is not None:
+        return True
+    return any(SECRET.search(command) for command in _COMMAND.findall(text))
 
 
 def mask_secrets(text: str) -> str:

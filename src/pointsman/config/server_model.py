@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from pointsman.config.part import Part
 from pointsman.config.rates_model import ServerRates, ToolRates
 from pointsman.config.value_types import (
+    ClientId,
     Confirm,
     Count,
     HeaderName,
     HeaderValue,
     Id,
+    IssuerAddress,
     LocalPath,
     MemorySize,
+    OAuthScope,
     Prefix,
     Program,
     RootName,
@@ -27,7 +30,7 @@ from pointsman.config.value_types import (
     VariableName,
     WebAddress,
 )
-from pointsman.config.values import is_database_address
+from pointsman.config.values import is_database_address, is_private_link, parse_oauth
 
 SEARCH_DB_PATH = "SEARCH_DB_PATH"  # the environment variable that names the store of a bundled archive
 # Programs that may download a server before they start it, and the default of their `connect_s`.
@@ -74,6 +77,41 @@ class ServerLimits(Part):
     """Processes and threads of the server together. Not possible for root."""
 
 
+class OAuth(Part):
+    """How the gateway signs in to a server with a `url` ([guide](../guide/sign-in-to-servers.md)).
+
+    `oauth: auto` is `{}`: everything is discovered, and a person signs in once.
+    """
+
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    """`authorization_code`: a person signs in with `pointsman server login`. `client_credentials`: the gateway signs in
+    as itself, with `client_id` and `client_secret`."""
+    client_id: ClientId | None = None
+    """A client that you registered at the authorization server; it can be the URL of a client metadata document that
+    you host. By default the gateway's own metadata document if `listen.public_url` is set and the server knows such
+    documents, else a client that is registered on the way."""
+    client_secret: HeaderValue | None = None
+    """The secret of `client_id`, if it has one. Write it as `${NAME}` or `${file:PATH}`."""
+    token_auth: Literal["client_secret_basic", "client_secret_post", "none"] | None = None
+    """How `client_id` proves itself to the authorization server; by default as its metadata says."""
+    scope: OAuthScope | None = None
+    """Scopes to ask for, with spaces between them; by default those that the server asks for."""
+    issuer: IssuerAddress | None = None
+    """The authorization server, exactly as it writes its issuer; by default the first that the server names. Its host
+    may then be inside your network."""
+    callback_port: Annotated[int, Field(ge=1024, le=65_535)] | None = None
+    """Port of 127.0.0.1 to which `pointsman server login` lets the browser return, for a `client_id` that was
+    registered with `http://127.0.0.1:PORT/callback`; by default a free one."""
+
+    @model_validator(mode="after")
+    def _check_client(self) -> OAuth:
+        if self.grant == "client_credentials" and (self.client_id is None or self.client_secret is None):
+            raise ValueError("`grant: client_credentials` needs `client_id` and `client_secret`")
+        if self.client_id is None and (self.client_secret is not None or self.token_auth is not None):
+            raise ValueError("`client_secret` and `token_auth` need `client_id`")
+        return self
+
+
 class Server(Part):
     """One downstream MCP server: exactly one of `bundled`, `command` and `url`."""
 
@@ -101,6 +139,9 @@ class Server(Part):
     """`http` is streamable HTTP. By default `stdio` for `command` and `http` for `url`."""
     headers: Mapping[HeaderName, HeaderValue] = {}
     """Headers for every request to `url`."""
+    oauth: Annotated[OAuth, BeforeValidator(parse_oauth)] | None = None
+    """`url` only: sign in to the server with OAuth ([keys](#oauth-of-a-server)); `auto` discovers everything
+    ([guide](../guide/sign-in-to-servers.md))."""
     era: Literal["auto", "legacy", "modern"] = "auto"
     """`auto` detects the protocol era; `legacy` or `modern` fixes it."""
     isolation: Literal["shared", "per-caller"] = "shared"
@@ -159,6 +200,8 @@ class Server(Part):
             if getattr(self, key) and kinds[0] not in allowed:
                 needed = " or ".join(f"`{kind}`" for kind in allowed)
                 raise ValueError(f"`{key}` needs a server with {needed}, but this one has `{kinds[0]}`")
+        if self.oauth is not None and self.url is not None:
+            _check_oauth(self.url, self.headers)
         named = self.store_variable if self.bundled else ""
         if named and not is_database_address(named) and not Path(named).is_absolute():
             raise ValueError(f"`env.{SEARCH_DB_PATH}` must be absolute; use `db` for a path relative to this file")
@@ -192,6 +235,13 @@ class Server(Part):
         return self.db is not None or bool(self.store_variable)
 
 
+def _check_oauth(url: str, headers: Mapping[str, SecretStr]) -> None:
+    if any(name.lower() == "authorization" for name in headers):
+        raise ValueError("`oauth` sends its own `Authorization` header: remove the one in `headers`")
+    if not is_private_link(url):
+        raise ValueError("`oauth` needs an https:// URL: a token on plain HTTP can be read on its way")
+
+
 # Keys that only some kinds of server have. One without effect is rejected rather than ignored.
 _ALLOWED_WITH = {
     "args": ("command",),
@@ -201,6 +251,7 @@ _ALLOWED_WITH = {
     "env": ("command", "bundled"),
     "inherit_env": ("command", "bundled"),
     "headers": ("url",),
+    "oauth": ("url",),
     "db": ("bundled",),
     "roots": ("bundled",),
 }

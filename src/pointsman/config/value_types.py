@@ -14,11 +14,13 @@ from pointsman.config.values import (
     MIN_MEMORY,
     check_base_url,
     check_bearer_token,
+    check_client_id,
     check_collector,
     check_database_address,
     check_header_name,
     check_header_value,
     check_issuer,
+    check_oauth_scope,
     check_peer_address,
     check_program,
     check_public_url,
@@ -77,6 +79,9 @@ ToolPatternList = Annotated[tuple[ToolPattern, ...], AfterValidator(check_patter
 HeaderName = Annotated[str, AfterValidator(check_header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
 Confirm = Annotated[str | tuple[str, ...], PlainValidator(parse_confirm)]  # a word, or patterns over tool keys
+
+ClientId = Annotated[str, AfterValidator(check_client_id)]
+OAuthScope = Annotated[str, AfterValidator(check_oauth_scope)]
 
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
 ID_PATTERN = r"^_?([A-Za-z0-9-]_?)*$"

@@ -105,6 +105,35 @@ def is_database_address(value: str) -> bool:
     return value.startswith(("postgresql://", "postgres://"))
 
 
+def parse_oauth(value: object) -> object:
+    """`auto` stands for keys that all have their defaults."""
+    if value == "auto":
+        return {}
+    if isinstance(value, str | bool | int):
+        raise ValueError("must be `auto` or keys such as `client_id`")  # noqa: TRY004
+    return value
+
+
+def check_client_id(client_id: str) -> str:
+    if not re.fullmatch(r"[\x20-\x7E]{1,2048}", client_id):
+        raise ValueError("must be 1 to 2048 printable ASCII characters")
+    return client_id
+
+
+def check_oauth_scope(scope: str) -> str:
+    """Scopes as OAuth writes them (RFC 6749)."""
+    one = r"[\x21\x23-\x5B\x5D-\x7E]+"
+    if len(scope) > 4096 or not re.fullmatch(f"{one}( {one})*", scope):
+        raise ValueError("must be scopes with one space between them, such as `files:read files:write`")
+    return scope
+
+
+def is_private_link(url: str) -> bool:
+    """Whether nobody on the way can read what is sent there: TLS, or this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
 def check_semantic(wanted: bool) -> bool:
     """Reject `true` without the packages: search would silently be worse than what was asked for."""
     if wanted and not semantic_is_installed():

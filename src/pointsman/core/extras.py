@@ -27,6 +27,10 @@ def otel_is_installed() -> bool:
         return False
 
 
+def keyring_is_installed() -> bool:
+    return find_spec("keyring") is not None
+
+
 def install_command(extra: str) -> str:
     """The command for the environment that runs: the `pip` of a shell may be another one's, and uv installs none."""
     python = shlex.quote(sys.executable)

@@ -9,10 +9,11 @@ import msgspec
 
 from pointsman.core.kinds import Family
 
-__all__ = ["Caller", "Json", "ServerState", "ServerStatus", "ToolKey", "ToolSource", "WallClock"]
+__all__ = ["NEEDS_SIGN_IN", "Caller", "Json", "ServerState", "ServerStatus", "ToolKey", "ToolSource", "WallClock"]
 
 Json = dict[str, Any]
 ServerState = Literal["starting", "running", "failed", "stopped"]
+NEEDS_SIGN_IN = "needs sign-in"  # what people see of a failed server that a person has to sign in to
 WallClock = Callable[[], float]  # seconds since the epoch; injected so that tests can set it
 
 
@@ -46,10 +47,13 @@ class ServerStatus(msgspec.Struct, frozen=True):
     reason: str  # a clause for people; empty while it runs and answers
     since: float  # wall clock
     silent_since: float | None = None  # it runs, but has answered nothing since then (wall clock)
+    sign_in: bool = False  # it has failed, because a person has to sign in to it
 
     @property
     def shown(self) -> str:
         """The state, as people see it."""
+        if self.sign_in:
+            return NEEDS_SIGN_IN
         return self.state if self.silent_since is None else "not answering"
 
     @property

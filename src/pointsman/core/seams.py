@@ -21,6 +21,9 @@ REQUEST_CANCELLED = -32800
 CONFIRMATION = "pointsmanConfirmation"
 """In a result of type `input_required`: what the front seals with the server's state, for `confirmation`."""
 
+COUNTED_ROUND = "pointsmanRound"
+"""In a result of type `input_required`: what the front seals with the server's state, for `counted_round`."""
+
 
 class ProtocolError(Exception):
     """Becomes a JSON-RPC error in the answer to the client."""
@@ -87,6 +90,7 @@ class FrontRequest(msgspec.Struct, frozen=True, eq=False):  # a struct, because 
     span: Span | None = None  # the request's own, or that of its call to a server
     session: str = ""  # the id of a legacy session; a modern client has none
     confirmation: str | None = None  # of the round before, for which a person said yes; unsealed, so it is ours
+    counted_round: str | None = None  # of the round before, with which the call was counted; unsealed as well
 
 
 class BackChannel(Protocol):
@@ -104,6 +108,10 @@ class BackChannel(Protocol):
             ClientGoneError: it left before it answered.
             ProtocolError: it answered with an error.
         """
+        ...
+
+    def reachable(self) -> bool:
+        """Whether the client is connected now, or is to come back by itself because it has been answered (modern)."""
         ...
 
 

@@ -166,6 +166,12 @@ def tokens(text: str) -> list[str]:
     return [token for _, token in words_with_tokens(text)]
 
 
+def beginnings(token: str) -> frozenset[str]:
+    """The first two letters that words with this token may have: irregular forms, like `went`, begin otherwise."""
+    forms = [form for form, base in _base_forms.items() if base == token]
+    return frozenset(word[:2] for word in (token, *forms, *_CHANGED_BY_STEMMER.get(token, ())))
+
+
 def squeezed(text: str) -> str:
     """Letters and digits only, in one case: the same for all spellings of one name."""
     return _BETWEEN.sub("", _plain(text)).casefold()
@@ -192,6 +198,7 @@ def _stem(word: str) -> str:
     return _base_forms.get(found) or american(found)
 
 
+_CHANGED_BY_STEMMER = {"die": ("dying",), "lie": ("lying",), "tie": ("tying",)}  # the only ones that it changes there
 _local = threading.local()
 _base_forms: dict[str, str] = {}
 

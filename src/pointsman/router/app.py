@@ -7,13 +7,15 @@ from functools import cache
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from pointsman.core import wire
 from pointsman.core.errors import UnauthorizedError
 from pointsman.core.model import Caller
 from pointsman.router.auth.metadata import WELL_KNOWN, Resources
+from pointsman.router.downstream.oauth.client_document import PATH as CLIENT_DOCUMENT
+from pointsman.router.downstream.oauth.client_document import client_document
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.authentication import Claims, authenticate, read_claims, verify
 from pointsman.router.front.http.connections import is_exempt
@@ -79,6 +81,7 @@ def build_app(
             Route("/metrics", _page(show_metrics, front)),
             *authorization_routes(front, parts, probed),
             *oauth_routes(probed),
+            Route(CLIENT_DOCUMENT, _client_document(parts), methods=_OAUTH_VERBS),
             *(Route(path, page) for path in PATHS),
             *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
         ]
@@ -134,6 +137,18 @@ def answer_to_probes(resources: Callable[[], Resources | None] = lambda: None) -
         document = known.document(path.removeprefix(WELL_KNOWN)) if path.startswith(WELL_KNOWN) else None
         if document is None or request.method not in ("GET", "HEAD"):
             return JSONResponse(_NOT_HERE, status_code=404)
+        return JSONResponse(document, headers={"cache-control": f"max-age={METADATA_S}"})
+
+    return answer
+
+
+def _client_document(parts: Parts) -> Callable[[Request], Awaitable[Response]]:
+    """Who the gateway is as a client of servers. Without `listen.public_url` there is nothing at its path."""
+
+    async def answer(request: Request) -> Response:
+        document = client_document(parts.current.config)
+        if document is None or request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("Not Found", 404)
         return JSONResponse(document, headers={"cache-control": f"max-age={METADATA_S}"})
 
     return answer

@@ -50,12 +50,15 @@ from pointsman.router.owner.operations import OWNER, page_link, summary
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.pins import pin_operations
 from pointsman.router.owner.replicas import channel_operations
+from pointsman.router.owner.server_sign_ins import sign_in_operations
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import (
+    authorization_server,
     counted_rates,
     find_peers,
     open_pins,
+    open_server_sign_ins,
     open_shared_state,
     open_values,
     start_sharing,
@@ -73,7 +76,7 @@ from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import DaemonError, TaskSet
 
 if TYPE_CHECKING:
-    from pointsman.router.auth.server.server import AuthorizationServer
+    from pointsman.router.downstream.oauth.service import ServerSignIns
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +139,7 @@ class Daemon:
         self._configure_log(launch.config)
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
+        self._sign_ins_to_servers: ServerSignIns | None = None
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
         self._reloader = Reloader(
@@ -151,6 +155,7 @@ class Daemon:
         self._tracing = start_tracing(self._current.config.telemetry, os.environ)
         if self._tracing is not None:
             stack.push_async_callback(self._tracing.close)
+        self._keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
         self._start_downstream(await self._start_guard())
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._recent = RecentFigures(self._metrics)
@@ -171,7 +176,7 @@ class Daemon:
         )
         stack.push_async_callback(self._fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(self._search.close)
-        keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
+        keys = self._keys
         counting = counted_rates(self._shared, self._current.config, launch.state_dir, self._tasks)
         self._rates = await stack.enter_async_context(counting)
         self._rates.rights_of = self._access.identities.rights_of
@@ -206,7 +211,12 @@ class Daemon:
         self._health.pins = self._pins
         self._sign_ins = SignIns(keys, launch.state_dir)
         self._start_peers(keys)
-        self._open_authorization(keys)
+        opening = authorization_server(self._shared, self._current, self._audit, keys, launch.state_dir, self._tasks)
+        self._authorization = await stack.enter_async_context(opening)
+        if self._authorization is not None:
+            self._authorization.revoked = self._signed_out
+            self._access.add_own_server(self._authorization, self._current.config)
+            self._catalog.identities_changed()
         self._build_front(keys)
         shared, sessions, replica_dir = self._shared, self._front.sessions, launch.replica_dir
         start_sharing(shared, replica_dir, self._tasks, self._health, sessions, self._usage, self._sign_ins)
@@ -217,11 +227,9 @@ class Daemon:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
-        parts, url, operations = (
-            self._parts,
-            self._parts.url,
-            channel_operations(self._parts) | pin_operations(self._parts) | grant_operations(self._parts),
-        )
+        parts, url = self._parts, self._parts.url
+        operations = channel_operations(parts) | pin_operations(parts) | grant_operations(parts)
+        operations |= sign_in_operations(parts)
 
         def opened() -> None:
             process.collect_garbage_seldom()
@@ -326,22 +334,6 @@ class Daemon:
             self._health.replicas = self._peers.report
             self._say(f"pointsman is replica {self._peers.own.id} at {self._peers.own.address}")
 
-    def _open_authorization(self, keys: Sequence[str]) -> None:
-        """Let clients sign in here, if the gateway knows its own address."""
-        self._authorization: AuthorizationServer | None = None
-        if self._current.config.listen.public_url is None:
-            return
-        from pointsman.router.auth.server.server import AuthorizationServer
-
-        values, shared = open_values(self._shared, self._launch.state_dir), self._peers is not None
-        self._authorization = AuthorizationServer(values, self._current, self._audit, keys, shared=shared)
-        self._stack.push_async_callback(asyncio.to_thread, values.close)
-        self._authorization.revoked = self._signed_out
-        self._access.add_own_server(self._authorization, self._current.config)
-        self._catalog.identities_changed()
-        if shared:
-            self._tasks.start("grants", self._authorization.run)
-
     def _signed_out(self, identity_id: str) -> None:
         self._access.identities.forget(identity_id)
         self.gateway.hub.rights_changed()
@@ -359,8 +351,17 @@ class Daemon:
             memory=memory,
             in_flight=in_flight,
             state_database=database,
+            sign_ins=self._server_sign_ins,
         )
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
+
+    def _server_sign_ins(self) -> ServerSignIns:
+        """The sign-ins to servers, made for the first one that has `oauth`."""
+        if self._sign_ins_to_servers is None:
+            values = open_values(self._shared, self._launch.state_dir)
+            self._sign_ins_to_servers = open_server_sign_ins(values, self._current, self._keys)
+            self._stack.push_async_callback(self._sign_ins_to_servers.close)
+        return self._sign_ins_to_servers
 
     def _build_catalog(self) -> None:
         self._access = Access(self._current.config)
@@ -440,8 +441,10 @@ class Daemon:
             self._shared.audit_rows if self._shared else self._launch.state_dir,
             self._pins,
             self._offers,
+            self._server_sign_ins,
             self._authorization,
             self._peers,
+            read_secrets_again=self._launch.read_secrets_again,
         )
 
     def _gauges(self) -> Gauges:

@@ -29,6 +29,7 @@ class Launch(Struct, frozen=True):
     page: Callable[[str], None] | None = None  # called with a link that signs a browser in, when the port is open
     stderr: LogLines | None = None  # the format of the log there, if this process logs there
     replica_dir: Path | None = None  # of this replica, below `state_dir`, which it then shares; set by `serve`
+    read_secrets_again: Callable[[], None] = lambda: None  # lets the next `load` ask commands and keyrings again
 
     @property
     def own_dir(self) -> Path:

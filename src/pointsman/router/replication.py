@@ -25,6 +25,9 @@ from pointsman.router.state.pins import Pins
 from pointsman.router.state.sqlite_values import SqliteKeyValues, set_aside_if_broken
 
 if TYPE_CHECKING:
+    from pointsman.router.audit.log import AuditLog
+    from pointsman.router.auth.server.server import AuthorizationServer
+    from pointsman.router.downstream.oauth.service import ServerSignIns
     from pointsman.router.downstream.server.server import DownstreamServer
     from pointsman.router.peers.peers import Peers
     from pointsman.router.shared_state import SharedState
@@ -46,6 +49,15 @@ def open_shared_state(config: GatewayConfig, state_dir: Path) -> SharedState | N
 def open_values(shared: SharedState | None, state_dir: Path) -> KeyValues:
     """Return the key-value store: in PostgreSQL if there is one, else in a file that is created by the first value."""
     return shared.values if shared is not None else SqliteKeyValues(state_dir)
+
+
+def open_server_sign_ins(values: KeyValues, current: CurrentConfig, keys: Sequence[str]) -> ServerSignIns:
+    """Return the sign-ins to servers, which all gateways with the same store share."""
+    from pointsman.router.downstream.oauth.client_document import client_document_url  # for few gateways
+    from pointsman.router.downstream.oauth.service import ServerSignIns
+    from pointsman.router.downstream.oauth.store import SignInStore
+
+    return ServerSignIns(SignInStore(values, keys), lambda: client_document_url(current.config))
 
 
 def open_pins(
@@ -96,6 +108,32 @@ async def counted_rates(
     finally:
         await tasks.cancel("rates")
         await rates.close()
+
+
+@asynccontextmanager
+async def authorization_server(
+    shared: SharedState | None,
+    current: CurrentConfig,
+    audit: AuditLog,
+    keys: Sequence[str],
+    state_dir: Path,
+    tasks: TaskSet,
+) -> AsyncGenerator[AuthorizationServer | None]:
+    """The gateway's own authorization server, whose grants all gateways know; None: it does not know its address."""
+    if current.config.listen.public_url is None:
+        yield None
+        return
+    from pointsman.router.auth.server.server import AuthorizationServer
+
+    values, several = open_values(shared, state_dir), shared is not None or current.config.state.replicas
+    server = AuthorizationServer(values, current, audit, keys, shared=several)
+    if several:
+        tasks.start("grants", server.run)
+    try:
+        yield server
+    finally:
+        await tasks.cancel("grants")
+        await asyncio.to_thread(values.close)
 
 
 def find_peers(

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pointsman.archive.search import evidence
 from pointsman.archive.search.evidence import stems_in
-from pointsman.providers.text import tokens
+from pointsman.providers.text import beginnings, tokens
 from tests.archive.fts5 import passages
+
+DOCS = Path(__file__).parents[3] / "docs"
+IRREGULAR = "went ate enquiries paediatric dying lying tying people mice indices flown tyres organising Organised"
 
 
 def test_stems_are_those_of_the_whole_text() -> None:
     for _ in range(2):
         for passage in passages():
-            assert stems_in(passage.text) == set(tokens(passage.text)), passage.text
+            present = set(tokens(passage.text))
+            anything = frozenset(each for stem in present for each in beginnings(stem))
+            assert stems_in(passage.text, anything) == present, passage.text
+
+
+def test_a_stem_is_found_in_every_word_that_has_it() -> None:
+    text = " ".join((IRREGULAR, *(page.read_text("utf-8") for page in sorted(DOCS.rglob("*.md"))[:40])))
+    for stem in set(tokens(text)):
+        assert stem in stems_in(text, beginnings(stem)), stem
+
+
+def test_plain_words_with_other_beginnings_are_left_out() -> None:
+    assert stems_in("The walrus, (Walruses) and a fish swam: getFishName.", beginnings("walrus")) >= {"walrus"}
+    assert "swim" not in stems_in("The walrus swam, getFishName.", beginnings("walrus"))
+    assert "fish" in stems_in("The walrus swam, getFishName.", beginnings("fish"))
 
 
 def test_the_cache_is_bounded_and_takes_no_long_words() -> None:
-    kept = evidence._known_stems.cache_info().currsize
-    stems_in(" ".join("x" * (100 + number) for number in range(50)))
-    assert evidence._known_stems.cache_info().currsize == kept
+    kept = evidence._known_stems.cache_info().currsize, evidence._beginning.cache_info().currsize
+    stems_in(" ".join("x" * (100 + number) for number in range(50)), frozenset(["xx"]))
+    assert (evidence._known_stems.cache_info().currsize, evidence._beginning.cache_info().currsize) == kept
     assert evidence._known_stems.cache_info().maxsize == 32_768

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pointsman.archive.search import vectors
 from pointsman.archive.search.vectors import VectorIndex
-from pointsman.archive.store.base import Scope, Space, VectorFilter
+from pointsman.archive.store.base import Scope, Space, StoredVector, VectorFilter
 from pointsman.archive.store.sql import housekeeper
 from tests.archive.engines import AnyStorage, Place
 from tests.archive.sample_documents import fill, prepared
@@ -122,8 +122,12 @@ def test_many_vectors_are_compared_by_their_signs_first_and_filters_hold(monkeyp
     made = centres[chance.integers(0, 60, 3_000)] + 0.7 * chance.standard_normal((3_000, 64))
     made = (made / np.linalg.norm(made, axis=1, keepdims=True)).astype("<f2")
     matrix = vectors.Matrix(64)
-    for number, each in enumerate(made, start=1):
-        matrix.put(number, each.tobytes(), number % 10)
+    matrix.put(
+        [StoredVector(number, number % 10, 1, each.tobytes()) for number, each in enumerate(made[:1_000], start=1)]
+    )
+    matrix.put(
+        [StoredVector(number, number % 10, 1, each.tobytes()) for number, each in enumerate(made[1_000:], start=1_001)]
+    )
     for row in range(0, 3_000, 7):
         matrix.drop(row)
     queries = made[1:2_000:40].astype(np.float32) + 0.3 * chance.standard_normal((50, 64)).astype(np.float32) / 8
@@ -147,7 +151,6 @@ def test_a_limit_above_all_vectors_returns_all(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(vectors, "EXACT_UP_TO", 2)
     monkeypatch.setattr(vectors, "LIKELY", 1)
     matrix = vectors.Matrix(8)
-    for number in range(1, 10):
-        matrix.put(number, vector(number).astype("<f2").tobytes())
+    matrix.put([StoredVector(number, 0, 0, vector(number).astype("<f2").tobytes()) for number in range(1, 10)])
     found = matrix.nearest(vector(0), 100, VectorFilter())
     assert [near.number for near in found] == expected(vector(0), list(range(1, 10)))

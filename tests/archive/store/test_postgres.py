@@ -7,9 +7,10 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -18,12 +19,16 @@ import pytest
 from pointsman.archive.embedding.passage_vectors import embed_passages
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.model.query import Filters, Query
-from pointsman.archive.search.vectors import VectorIndex
+from pointsman.archive.search.query_parser import parse
+from pointsman.archive.search.searcher import Searcher
+from pointsman.archive.search.vectors import ChosenSearch, VectorIndex
 from pointsman.archive.settings import PostgresStore
-from pointsman.archive.store.base import Scope, Space, VectorCursor, VectorFilter
+from pointsman.archive.store.base import Scope, Space, VectorCursor, VectorFilter, VectorSearch
 from pointsman.archive.store.errors import StoreError, StoreUnusableError
-from pointsman.archive.store.postgres import vectors
+from pointsman.archive.store.postgres import compaction, vectors
+from pointsman.archive.store.postgres.database import Transaction
 from pointsman.archive.store.postgres.storage import PostgresStorage
+from pointsman.archive.store.sql.database import Rows
 from tests.archive.engines import Place, new_store
 from tests.archive.sample_documents import fill, prepared
 from tests.archive.store.agreement import assert_agrees
@@ -62,10 +67,10 @@ def indexes_of(storage: PostgresStorage, dimension: int) -> int:
     with storage.database.reading() as connection:
         rows = connection.execute(
             "SELECT pg_get_indexdef(indexrelid), indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
-            "WHERE relnamespace = ?::regnamespace AND relname LIKE 'vectors_nearest%'",
+            "WHERE relnamespace = ?::regnamespace AND relname LIKE 'vectors_signs%'",
             (storage.database.schema,),
         ).fetchall()
-    return len(rows) if all(valid and f"halfvec({dimension})" in definition for definition, valid in rows) else -1
+    return len(rows) if all(valid and f"bit({dimension})" in definition for definition, valid in rows) else -1
 
 
 def test_a_follower_misses_nothing_that_four_writers_write(storage: PostgresStorage, place: Place) -> None:
@@ -204,7 +209,8 @@ def test_archives_apart_in_one_database_do_not_see_each_other(storage: PostgresS
 def test_the_nearest_by_the_index_are_nearly_those_by_comparing_all(
     storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "INDEXED_FROM", 200)
+    monkeypatch.setattr(vectors, "MEMORY_BYTES", 200 * 4 * 32)
+    monkeypatch.setattr(vectors, "LIKELY", 400)
     space = Space("test", "random", 32)
     fill(storage, *(prepared(f"{number}.md", "x") for number in range(600)))
     fill(storage, *(prepared(f"{number}.md", "y") for number in range(30)), collection="small")
@@ -215,7 +221,7 @@ def test_the_nearest_by_the_index_are_nearly_those_by_comparing_all(
     exact = VectorIndex(storage.vectors)
     exact.refresh()
     search = storage.vector_search
-    assert search is not None
+    assert search.needed()
     assert search.refresh() == space
     kept = 0
     small = VectorFilter(Scope(collections=frozenset([2])))
@@ -240,7 +246,7 @@ def test_the_nearest_by_the_index_are_nearly_those_by_comparing_all(
 def test_vectors_of_another_space_get_an_index_of_their_own(
     storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "INDEXED_FROM", 10)
+    monkeypatch.setattr(vectors, "MEMORY_BYTES", 10 * 4 * 8)
     fill(storage, *(prepared(f"{number}.md", f"text {number}") for number in range(20)))
     embed_passages(storage, StaticEmbedding())
     storage.housekeeper.tidy()
@@ -251,6 +257,102 @@ def test_vectors_of_another_space_get_an_index_of_their_own(
         storage.vectors.switch_to(space)
         storage.housekeeper.tidy()
         wait_until(lambda dimension=dimension: indexes_of(storage, dimension) == 1)  # type: ignore[misc]
+
+
+def test_vectors_are_searched_in_memory_while_they_are_few(
+    storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(storage, *(prepared(f"{number}.md", f"text {number}") for number in range(40)))
+    space = Space("test", "random", 8)
+    pending = storage.vectors.pending(space, 100)
+    storage.vectors.put(space, [(each.number, random_vector(each.number)) for each in pending])
+    search = ChosenSearch(storage.vectors, storage.vector_search)
+    query = np.frombuffer(random_vector(99), "<f2").astype(np.float32)
+    storage.housekeeper.tidy()
+    assert indexes_of(storage, 8) == 0
+    assert search.refresh() == space
+    few = search.nearest(query, 5, VectorFilter())
+    assert isinstance(search._chosen, VectorIndex)
+
+    monkeypatch.setattr(vectors, "MEMORY_BYTES", 39 * 4 * 8)
+    assert search.refresh() == space
+    many = search.nearest(query, 5, VectorFilter())
+    chosen: VectorSearch = search._chosen
+    assert chosen is storage.vector_search
+    assert not search._memory._rows
+    assert [each.number for each in many] == [each.number for each in few]
+    assert [each.cosine for each in many] == pytest.approx([each.cosine for each in few], abs=2e-3)
+    storage.housekeeper.tidy()
+    assert indexes_of(storage, 8) == 1
+
+    storage.documents.remove_documents("notes", ["0.md"])
+    storage.vectors.put(space, [])
+    storage.housekeeper.tidy()  # 39 are left, but so far 40 have been counted
+    storage.vector_search._counted = vectors._Counted(0, 0, 0)
+    storage.housekeeper.tidy()
+    assert not storage.vector_search.needed()
+    assert indexes_of(storage, 8) == 0
+    assert search.refresh() == space
+    assert isinstance(search._chosen, VectorIndex)
+
+
+def test_a_search_asks_few_statements_in_one_view(storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a round trip."""
+    fill(storage, *(prepared(f"{number}.md", f"walrus text {number}") for number in range(20)))
+    embed_passages(storage, StaticEmbedding())
+    searcher = Searcher(storage, StaticEmbedding())
+    assert len(searcher.search(parse("walrus 3"), 10).found) == 10
+    asked: list[str] = []
+    execute, searching = Transaction.execute, threading.get_ident()
+
+    def counting(transaction: Transaction, statement: str, parameters: Sequence[Any] = (), /) -> Rows:
+        if threading.get_ident() == searching:  # the housekeeper has its own
+            asked.append(statement)
+        return execute(transaction, statement, parameters)
+
+    monkeypatch.setattr(Transaction, "execute", counting)
+    assert len(searcher.search(parse("walrus 4"), 10).found) == 10
+    assert len(asked) <= 4, asked  # the state, blocks of words, passages, their documents
+
+
+def test_vectors_fill_their_pages(storage: PostgresStorage) -> None:
+    space = Space("test", "random", 256)
+    fill(storage, *(prepared(f"{number}.md", f"text {number}") for number in range(140)))
+    pending = storage.vectors.pending(space, 200)
+    storage.vectors.put(space, [(each.number, random_vector(each.number, 256)) for each in pending])
+    with storage.database.reading() as connection:
+        (size,) = connection.execute("SELECT pg_relation_size('vectors')").fetchone()
+    assert size == 10 * 8_192  # 14 on each
+
+
+def test_merged_segments_give_their_space_back(storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "LEAST_WASTE", 1)
+    for number in range(70):
+        fill(storage, prepared(f"{number}.md", *(f"walrus {number} {part} " * 50 for part in range(4))))
+    with storage.database.reading() as connection:
+        (before,) = connection.execute("SELECT pg_total_relation_size('postings')").fetchone()
+    storage.housekeeper.tidy()
+    with storage.database.reading() as connection:
+        (after,) = connection.execute("SELECT pg_total_relation_size('postings')").fetchone()
+    assert after < before  # merging alone only adds
+    assert len(storage.passages.search(Query(words=("walrus",)), 1_000, enough=1)) == 280
+    assert_agrees(storage)
+
+
+def test_a_reader_delays_the_compaction_only_until_another_time(
+    storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "LEAST_WASTE", 1)
+    monkeypatch.setattr(compaction, "_WAIT", "10ms")
+    for number in range(20):
+        fill(storage, prepared(f"{number}.md", f"walrus {number} " * 50))
+    with storage.database.reading() as connection:
+        connection.execute("SELECT count(*) FROM postings")
+        tidying = threading.Thread(target=storage.housekeeper.tidy)
+        tidying.start()
+        tidying.join()
+    storage.housekeeper.tidy()
+    assert len(storage.passages.search(Query(words=("walrus",)), 100, enough=1)) == 20
 
 
 def test_a_null_character_is_replaced_and_long_words_are_found(storage: PostgresStorage) -> None:

@@ -10,17 +10,7 @@ import numpy as np
 import pytest
 
 from pointsman.archive.store import postings
-from pointsman.archive.store.postings import (
-    FAN_IN,
-    PassageTexts,
-    Postings,
-    SegmentSize,
-    index,
-    merge,
-    pack,
-    to_merge,
-    unpack,
-)
+from pointsman.archive.store.postings import FAN_IN, PassageTexts, Postings, SegmentSize, index
 from tests.archive.fts5 import Fts5, passages
 from tests.archive.store.agreement import instances
 
@@ -46,10 +36,10 @@ def test_the_index_has_every_word_where_fts5_has_it() -> None:
 
 def test_blocks_hold_the_same_as_what_was_packed() -> None:
     indexed, _ = index(passages())
-    blocks = list(pack(indexed))
+    blocks = list(postings.pack(indexed))
     assert len(blocks) > 5
     assert [block.first for block in blocks] == sorted(block.first for block in blocks)
-    read = [unpack(block.data, block.positions) for block in blocks]
+    read = [postings.unpack(block.data, block.positions) for block in blocks]
     assert [word for each in read for word in each.words] == indexed.words
     assert sorted(each for part in read for each in instances(part)) == instances(indexed)
     assert all(block.first == part.words[0] for block, part in zip(blocks, read, strict=True))
@@ -58,9 +48,9 @@ def test_blocks_hold_the_same_as_what_was_packed() -> None:
 
 def test_without_positions_a_block_still_has_passages_and_counts() -> None:
     indexed, _ = index(passages())
-    for block in pack(indexed):
-        for word in unpack(block.data).words:
-            for bare, full in zip(unpack(block.data).find(word), indexed.find(word), strict=True):
+    for block in postings.pack(indexed):
+        for word in postings.unpack(block.data).words:
+            for bare, full in zip(postings.unpack(block.data).find(word), indexed.find(word), strict=True):
                 assert bare.column == full.column
                 assert (bare.passages == full.passages).all()
                 assert (bare.counts == full.counts).all()
@@ -70,21 +60,21 @@ def test_without_positions_a_block_still_has_passages_and_counts() -> None:
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_merged_segments_equal_one_that_was_written_at_once(size: int) -> None:
     texts = passages()[:300]
-    assert instances(merge(segments(texts, size), alive(texts))) == instances(index(texts)[0])
+    assert instances(postings.merge(segments(texts, size), alive(texts))) == instances(index(texts)[0])
 
 
 def test_a_merge_leaves_out_removed_passages_and_words_that_only_they_had() -> None:
     texts = passages()[:300]
     dead = random.Random(1).sample(range(1, 301), 120)
-    merged = merge(segments(texts, 40), alive(texts, dead))
+    merged = postings.merge(segments(texts, 40), alive(texts, dead))
     assert instances(merged) == instances(index([text for text in texts if text.number not in dead])[0])
     assert all(merged.find(word) for word in merged.words)
 
 
 def test_a_merge_of_removed_passages_only_is_empty() -> None:
     texts = passages()[:20]
-    merged = merge(segments(texts, 5), np.zeros(21, np.bool_))
-    assert list(pack(merged)) == []
+    merged = postings.merge(segments(texts, 5), np.zeros(21, np.bool_))
+    assert list(postings.pack(merged)) == []
 
 
 def test_a_merge_can_be_done_in_parts() -> None:
@@ -103,14 +93,14 @@ def test_large_numbers_and_many_repetitions_are_kept() -> None:
         PassageTexts(4_294_967_295, "t", None, "x again", None),
     ]
     indexed, lengths = index(texts)
-    read = [instances(unpack(block.data, block.positions)) for block in pack(indexed)]
+    read = [instances(postings.unpack(block.data, block.positions)) for block in postings.pack(indexed)]
     assert sorted(each for part in read for each in part) == instances(indexed)
     assert lengths == {3: 70_001, 2_000_000_000: 2, 4_294_967_295: 3}
 
 
 def test_an_index_of_nothing_has_no_blocks() -> None:
     for texts in ([], [PassageTexts(1, "", None, "…", None)]):
-        assert list(pack(index(texts)[0])) == []
+        assert list(postings.pack(index(texts)[0])) == []
 
 
 def test_segments_are_merged_by_tiers() -> None:
@@ -118,7 +108,7 @@ def test_segments_are_merged_by_tiers() -> None:
     present: list[SegmentSize] = []
     for number in range(1, 5_001):
         present.append(SegmentSize(number, 1))
-        while chosen := to_merge(present):
+        while chosen := postings.to_merge(present):
             places = [place for place, each in enumerate(present) if each.segment in chosen]
             assert [present[place].segment for place in places] == chosen
             assert places == list(range(places[0], places[-1] + 1)), "neighbours only"
@@ -137,7 +127,7 @@ def test_large_and_small_writes_leave_few_segments() -> None:
         size = chance.choice([1, 1, 1, 10, 10, 200, 2_000])
         written += size
         present.append(SegmentSize(number, size))
-        while chosen := to_merge(present):
+        while chosen := postings.to_merge(present):
             first = next(place for place, each in enumerate(present) if each.segment == chosen[0])
             total = sum(each.passages for each in present[first : first + len(chosen)])
             rewritten += total

@@ -82,3 +82,13 @@ def test_a_read_shows_its_method_and_what_or_whom_it_asked(tmp_path: Path) -> No
     assert prompt.endswith("prompts/get notes:daily")
     assert resource.endswith("resources/read notes")
     assert unknown.endswith("[unknown_resource] resources/read")
+
+
+def test_the_owners_answers_are_told_apart(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for answer in ("once", "always", "refuse", "withdraw"):
+        log.record_change(f"approval/{answer}", "tokens.t", client="page", server_id="a", tool_key="a:b")
+    _, *lines = Table().lines(rows(tmp_path))
+    assert [line.partition("[tokens.t] ")[2] for line in lines] == [
+        f"approval/{answer} a:b" for answer in ("once", "always", "refuse", "withdraw")
+    ]

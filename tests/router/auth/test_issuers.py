@@ -9,6 +9,7 @@ import logging
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -16,10 +17,12 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pointsman.catalog.identities import Identities, Identity
 from pointsman.config.auth_model import Auth
-from pointsman.core.errors import ForbiddenError, SignInUnavailableError, UnauthorizedError
+from pointsman.core.errors import ForbiddenError, ScopeError, SignInUnavailableError, UnauthorizedError
 from pointsman.router.auth import jwks
 from pointsman.router.auth.issuers import TRUST_S, Issuers
 from pointsman.router.auth.jwks import KeySet, is_usable, metadata_urls
@@ -542,10 +545,49 @@ async def test_a_token_is_verified_once_and_found_again(issuer: Issuer) -> None:
     assert not identities.is_valid("@sso/alice#staff", time.time())
 
 
-async def test_refusals_are_not_remembered_as_rights(issuer: Issuer) -> None:
+async def test_refusals_are_not_remembered_as_rights(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
     identities = Identities([source_of(issuer)])
-    token = issuer.token(groups=[])
+    token = issuer.token(groups=[], sub="bob\n")
     for _ in range(2):
-        with pytest.raises(ForbiddenError):
+        with caplog.at_level(logging.INFO), pytest.raises(ForbiddenError):
             await identities.sign_in(token)
     assert identities.find(token) is None
+    assert caplog.messages == ["no rule of `auth` holds for the account 'bob\\n' of issuer sso"]  # once
+
+
+ODD: list[Any] = [None, True, False, 0, -1, 7, 2**64, 1e308, 0.5, "", "x", "mcp", "ES256", "none", "ec", "JWT", "staff"]
+ODD += [
+    [],
+    {},
+    [[]],
+    [None],
+    ["staff", 7],
+    {"a": {"b": []}},
+    [PUBLIC_URL, {}],
+    f"{PUBLIC_URL}/mcp",
+    "\ud800",
+    "\0",
+    "é",
+]
+NAMES = ["iss", "aud", "sub", "exp", "nbf", "iat", "scope", "scp", "groups", "alg", "kid", "typ", "crit", "jwk", "b64"]
+parts = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(ODD), max_size=3)
+
+
+@settings(max_examples=300)
+@given(parts, parts, st.booleans())
+def test_whatever_a_token_says_it_is_accepted_or_refused_in_words(header: Json, claims: Json, signed: bool) -> None:
+    """Also if the issuer itself has signed it."""
+    issuer = Issuer(1)
+    source = source_of(issuer, Clock())
+    [keys] = source.keys.values()
+    keys._keys, keys._fetched, keys._tried = [ec_key().public], 1000.0, 1000.0
+    body = {**issuer.claims(), **claims}
+    token = unsigned({"alg": "ES256", "kid": "ec", **header}, json.dumps(body).encode())
+    if signed:
+        text = token.rpartition(".")[0]
+        signature = jwt.algorithms.get_default_algorithms()["ES256"].sign(text.encode(), ec_key().private)
+        token = f"{text}.{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+    found = None
+    with suppress(UnauthorizedError, ForbiddenError, ScopeError):
+        found = asyncio.run(source.identify(token))
+    assert found is None or (signed and found.id.startswith("@sso/"))

@@ -312,6 +312,19 @@ async def test_a_tokens_end_is_seen_although_another_one_of_the_person_is_valid(
     assert (await shop.execute(lasting, "shop:look")).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/sse", "/projects/demo/sse"])
+async def test_a_stream_ends_with_the_token_that_opened_it(shop: Shop, path: str) -> None:
+    token = shop.token(sub=f"listener of {path}", exp=int(time.time()) - 58)
+    head = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+    async with (
+        asyncio.timeout(WAIT_S),
+        shop.http.stream("GET", f"{shop.gateway.base_url}{path}", headers=head) as stream,
+    ):
+        assert stream.status_code == 200
+        lines = [line async for line in stream.aiter_lines()]  # until the gateway ends it
+    assert any(line.startswith("event: endpoint") for line in lines)
+
+
 async def test_the_callers_token_does_not_travel(shop: Shop) -> None:
     """MUST NOT: pass on the token that the client sent."""
     token = shop.token(sub="traveller")

@@ -139,3 +139,31 @@ async def test_an_interrupted_wait_says_that_the_server_was_added(tmp_path: Path
         assert (process.returncode, b"Aborted" in err) == (1, False)
         assert b"The command did not wait for" in err
         assert list(load(gateway.config_file, {}).servers) == ["slow"]
+
+
+async def test_what_confines_a_server_can_be_given_when_it_is_added(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "pointsman.yaml").write_text("servers: {}\n")
+    options = ("--pin", "locked", "--confirm", "files:delete_*", "--confirm", "*:wipe", "--trust-annotations")
+    sandbox = ("--sandbox-read", "notes", "--sandbox-write", "~/own", "--sandbox-network")
+    added = await run(tmp_path, "server", "add", "files", *options, *sandbox, "no-such-program")
+    assert added.code == 0, added
+    assert (
+        await run(tmp_path, "server", "add", "--sandbox", "--confirm", "writes", "bare", "no-such-program")
+    ).code == 0
+    shown = (await run(tmp_path, "config", "show", "--json")).json["servers"]
+    files, bare = shown["files"], shown["bare"]
+    assert (files["pin"], files["confirm"], files["trust_annotations"]) == (
+        "locked",
+        ["files:delete_*", "*:wipe"],
+        True,
+    )
+    assert files["sandbox"] == {"read": [str(tmp_path / "notes")], "write": [str(tmp_path / "own")], "network": True}
+    assert bare["confirm"] == "writes"
+    assert bare["sandbox"] == {"read": [], "write": [], "network": False}
+    mixed = await run(tmp_path, "server", "add", "c", "--confirm", "writes", "--confirm", "c:*", "no-such-program")
+    assert mixed.code == 2
+    assert "one or more patterns" in mixed.stderr
+    of_url = await run(tmp_path, "server", "add", "--sandbox", "far", "https://127.0.0.1:1/mcp")
+    assert of_url.code == 2
+    assert "sandbox" in of_url.stderr

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import httpx2
 import pytest
 
 from pointsman.config.loader import load
+from pointsman.router.owner.client import ask
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.cli.commands import Ran, run
 
@@ -146,3 +149,16 @@ async def test_a_name_that_is_too_long_is_refused_with_the_limit(elsewhere: Else
         ran = await elsewhere(*args, "a" * length, *(("uvx",) if args[0] == "server" else ()))
         assert (ran.code, "must have at most 64 characters" in ran.stderr) == (2, True)
         assert len(ran.stderr) < 2000
+
+
+async def test_a_test_of_a_server_says_that_the_last_edit_was_rejected(tmp_path: Path) -> None:
+    server = {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit(3)"]}
+    async with gateway_process(tmp_path, {"servers": {"bad": server}}) as gateway:
+        good = gateway.config_file.read_text()
+        gateway.config_file.write_text("servers: {bad: {command: 7, commandd: x}}\n")
+        await asyncio.to_thread(ask, gateway.state_dir, "reload")
+        tested = await run(tmp_path, "server", "test", "bad")
+        assert "It was tried as the gateway runs it now. The last edit was rejected" in " ".join(tested.stderr.split())
+        gateway.config_file.write_text(good)
+        await asyncio.to_thread(ask, gateway.state_dir, "reload")
+        assert "rejected" not in (await run(tmp_path, "server", "test", "bad")).stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,53 @@ def test_an_entry_of_the_registry_becomes_a_server(entry: dict[str, Any], expect
     Server.model_validate(
         {key: value for key, value in server.items() if key != "url"} if "command" in server else {"url": server["url"]}
     )
+
+
+@pytest.mark.parametrize("reference", ["{file:/etc/passwd}", "{cmd:touch x}", "{keyring:x}", "{HOME}"])
+def test_the_parts_of_a_registry_entry_never_become_a_reference(reference: str) -> None:
+    variables = {"a": {"default": "$"}, "b": {"default": reference}, "c": {"default": "$"}}
+    remote = {
+        "type": "streamable-http",
+        "url": f"https://x.example/{{a}}{{b}}/{{c}}{reference}/${{b}}",
+        "variables": variables,
+    }
+    plan = planned(of_text(json.dumps({"name": "x", "remotes": [remote]}), "server.json", {}))
+    for server in plan.servers.values():
+        assert re.sub(r"\$\$\{", "", server["url"]).count("${") == 0
+    if reference.startswith(("{cmd", "{key")):
+        [left] = plan.left_out
+        assert "never imported" in left.reason
+    else:
+        assert plan.servers
+
+
+def test_no_text_of_a_registry_entry_is_a_reference() -> None:
+    text = "${file:/etc/passwd}"
+    package = {
+        "registryType": "npm",
+        "identifier": text,
+        "version": text,
+        "packageArguments": [{"type": "named", "name": f"--x={text}"}, {"type": "positional", "value": text}],
+        "environmentVariables": [{"name": "X", "value": text}],
+    }
+    [server] = planned(of_text(json.dumps({"name": "x", "packages": [package]}), "server.json", {})).servers.values()
+    assert "${" not in json.dumps(server).replace("$${", "")
+
+
+@pytest.mark.parametrize("reference", ["${cmd:touch x}", "${keyring:x}"])
+@pytest.mark.parametrize("key", ["headers", "url"])
+def test_a_command_or_a_keyring_is_never_imported(key: str, reference: str) -> None:
+    server: dict[str, Any] = {"url": "https://x.example/mcp", "headers": {"X-Key": "none"}}
+    server[key] = {"X-Key": f"Bearer {reference}"} if key == "headers" else f"https://x.example/{reference}"
+    [left] = planned(of_text(json.dumps({"mcpServers": {"x": server}}), "a.json", {})).left_out
+    assert "never imported" in left.reason
+
+
+def test_what_looks_like_a_command_in_the_arguments_of_a_program_stays_literal() -> None:
+    args = ["-c", "echo ${cmd:0:3} ${cmd:-x}"]
+    text = json.dumps({"mcpServers": {"x": {"command": "bash", "args": args}}})
+    plan = planned(of_text(text, "a.json", {"cmd": "y"}))
+    assert "$${cmd:0:3}" in plan.servers["x"]["args"][1]
 
 
 def test_an_entry_of_the_registry_without_a_way_to_run_it_says_so() -> None:

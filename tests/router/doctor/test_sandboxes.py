@@ -43,6 +43,10 @@ async def test_the_status_and_the_doctor_say_why_a_server_is_not_started(tmp_pat
         gateway.config_file.chmod(0o600)
         listed = {one["id"]: one for one in (await run(tmp_path, "server", "list", "--json")).json["servers"]}
         ran = await doctor(tmp_path)
+        tested = await run(tmp_path, "server", "test", "bad")
+    assert f"`{tmp_path}` of `sandbox.read` would let it reach" in listed["bad"]["reason"]
+    assert "it is not started before that" in " ".join(tested.stderr.split())
+    assert "tries it again" not in tested.stderr
     assert listed["good"]["state"] == "running"
     assert "would let it reach the state folder" in listed["bad"]["reason"]
     assert "would let it reach the state folder" in problem(ran, "servers")
@@ -56,8 +60,15 @@ async def test_the_doctor_finds_a_sandbox_that_cannot_be_enforced_without_a_gate
     message = problem_of_sandbox(await doctor(tmp_path))
     assert (
         message
-        == "Server `bad` does not start: path 1 of `sandbox.read` does not exist. Create it, or correct the path."
+        == f"Server `bad` does not start: `{tmp_path}/nothing` of `sandbox.read` does not exist. Create it, or correct "
+        "the path."
     )
+    validated = await run(tmp_path, "config", "validate")
+    assert validated.code == 0
+    assert f"`{tmp_path}/nothing` of `sandbox.read` does not exist" in " ".join(validated.stderr.split())
+    configure(tmp_path, servers={"bad": entry(sandbox={"write": [str(tmp_path)]})})
+    validated = await run(tmp_path, "config", "validate", "--json")
+    assert any("would let it reach the state folder" in one for one in validated.json["advice"])
 
 
 def problem_of_sandbox(ran: Any) -> str:

@@ -26,6 +26,9 @@ class Back:
         self.asked: list[tuple[str, Json]] = []
         self._answer = answer
 
+    def reachable(self) -> bool:
+        return True
+
     def notify(self, method: str, params: Json) -> None:
         self.told.append((method, params))
 

@@ -35,6 +35,9 @@ class Person:
         self.was_asked = asyncio.Event()
         self._answer = answer
 
+    def reachable(self) -> bool:
+        return True
+
     def notify(self, method: str, params: Json) -> None:
         self.told.append((method, params))
 

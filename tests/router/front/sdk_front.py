@@ -44,6 +44,9 @@ class SdkBackChannel:
         self._context = context
         self.said: list[tuple[str, Json]] = []
 
+    def reachable(self) -> bool:
+        return True
+
     def notify(self, method: str, params: Json) -> None:
         self.said.append((method, params))
 

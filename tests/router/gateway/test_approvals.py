@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from pointsman.router.gateway.approvals import MOST_DEFERRED, Approvals, Call, Looked, Pending, digest_of, new_id
+from pointsman.router.gateway.approvals import (
+    LEASE_S,
+    MOST_DEFERRED,
+    Approvals,
+    Call,
+    Looked,
+    Pending,
+    digest_of,
+    new_id,
+)
 from pointsman.router.state.key_values import KeyValues, StateAwayError
+from pointsman.router.state.sqlite_values import SqliteKeyValues
 from tests.router.state.test_key_values import open_values
 
 __all__ = ["open_values"]
@@ -107,3 +118,30 @@ def test_what_cannot_be_read_is_no_yes(open_values: Open) -> None:
         values.put(key, b"{}")
     with pytest.raises(StateAwayError):
         store.look(CALL, SECRET)
+
+
+def test_a_call_that_waited_in_a_killed_gateway_is_not_listed_once_its_lease_is_over(tmp_path: Path) -> None:
+    at = 0.0
+    killed, other = (Approvals(SqliteKeyValues(tmp_path, lambda: at)) for _ in range(2))
+    killed.add(pending(asked=True), 600)
+    deferred = killed.defer(pending(), 600)
+    assert len(other.pending()) == 2
+    at = LEASE_S + 1
+    assert other.pending() == [deferred]
+    other.add(pending(asked=True), 600)
+    assert len(killed.pending()) == 2
+    other.close()
+    killed.close()
+
+
+def test_a_call_whose_client_has_left_is_told_to_the_owner_and_not_listed(open_values: Open) -> None:
+    store = Approvals(open_values())
+    waiting = pending(asked=True)
+    store.add(waiting, 60)
+    assert store.answer(waiting, "once", "cli", 60)
+    store.leave(waiting)
+    found = store.listed(waiting)
+    assert found is not None
+    assert found.gone
+    assert store.pending() == []
+    assert store.answers() == {}

@@ -3,102 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import signal
-import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mcp import types
-from mcp.client.context import ClientRequestContext
 
-from pointsman.router.owner.client import OperationError, ask
-from pointsman.router.state.sqlite_values import SqliteKeyValues
 from tests.e2e.client import BOTH_ERAS, Mode
-from tests.e2e.people import Person, person
+from tests.e2e.people import person
 from tests.e2e.test_eras import stdio_asker
-from tests.gateway_process import GatewayProcess, gateway_process
-from tests.router.conftest import audit_rows, from_file
-from tests.router.raw_client import Era, Speaker, speaker
-
-SERVERS = ("old", "new")
-FORM: dict[str, Any] = {"elicitation": {"form": {}}}
-READS, WRITES = {"readOnlyHint": True}, {"destructiveHint": False}
-
-
-@dataclass
-class Judge(Person):
-    """Answers the gate's questions with the words it was given, and a server's own with its name."""
-
-    words: list[Any] = field(default_factory=list)  # an answer, or a whole result
-    judged: list[str] = field(default_factory=list)  # the questions of the gate
-
-    async def elicited(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
-        assert isinstance(params, types.ElicitRequestFormParams)
-        if "answer" not in params.requested_schema["properties"]:
-            return await super().elicited(context, params)
-        self.judged.append(params.message)
-        if self.silent:
-            await asyncio.Event().wait()
-        word = self.words.pop(0)
-        return types.ElicitResult(action="accept", content={"answer": word}) if isinstance(word, str) else word
-
-
-@dataclass
-class Gated:
-    gateway: GatewayProcess
-    folder: Path
-
-    @property
-    def trace(self) -> Path:
-        return self.folder / "trace"
-
-    def ran(self, tag: str) -> int:
-        """How often a call with this tag reached a server."""
-        return self.trace.read_text().splitlines().count(f"began {tag}") if self.trace.exists() else 0
-
-    async def owner(self, operation: str, **parameters: Any) -> Any:
-        return await asyncio.to_thread(ask, self.gateway.state_dir, operation, **parameters)
-
-    async def pending(self, tool_key: str, tag: str = "") -> list[dict[str, Any]]:
-        """Those that nobody has answered. Other tests may leave some behind, so `tag` is in the arguments."""
-        listed = [one for one in (await self.owner("approvals"))["pending"] if one["answer"] is None]
-        return [one for one in listed if one["toolKey"] == tool_key and tag in one["arguments"]]
-
-    async def one_pending(self, tool_key: str, tag: str = "") -> dict[str, Any]:
-        async with asyncio.timeout(20):
-            while not (found := await self.pending(tool_key, tag)):
-                await asyncio.sleep(0.02)
-        assert len(found) == 1, found
-        return found[0]
-
-    async def rows(self, tool_key: str) -> list[tuple[Any, ...]]:
-        rows = await audit_rows(self.gateway.state_dir, "--tool", tool_key)
-        return [(row["outcome"], row["code"], row.get("confirmed")) for row in rows]
-
-
-def config_of(folder: Path) -> dict[str, Any]:
-    trace = folder / "trace"
-    schema = {"type": "object"}
-    tools = [
-        {"name": "look", "inputSchema": schema, "annotations": READS},
-        {"name": "add", "inputSchema": schema, "annotations": WRITES},
-        {"name": "wipe", "inputSchema": schema},
-        {"name": "announce", "inputSchema": schema, "annotations": READS},
-    ]
-    return {
-        "unassigned": {"confirm": "destructive"},
-        "projects": {"flat": {"exposure": "flat", "confirm": ["*:look"]}},
-        "servers": {
-            "old": stdio_asker("legacy", trace),
-            "new": stdio_asker("modern", trace),
-            "kept": from_file(folder / "kept.json", "k", {"tools": tools}, trust_annotations=True, pin="off"),
-            "flat": from_file(folder / "flat.json", "f", {"tools": tools}, trust_annotations=True, projects=["flat"]),
-        },
-    }
+from tests.gateway_process import gateway_process
+from tests.router.gateway.gated import FORM, SERVERS, Gated, Judge, code_of, config_of, executing, is_gate, parked
+from tests.router.raw_client import Era, speaker
 
 
 @pytest.fixture(scope="module")
@@ -106,11 +22,6 @@ async def gated(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gated
     folder = tmp_path_factory.mktemp("gated")
     async with gateway_process(folder, config_of(folder)) as gateway:
         yield Gated(gateway, folder)
-
-
-def code_of(result: types.CallToolResult) -> str:
-    assert result.is_error
-    return str((result.structured_content or {})["error"]["code"])
 
 
 # ------------------------------------------------------------------ the four cells
@@ -189,154 +100,6 @@ async def test_flat_tools_go_through_the_same_gate(era: Era, gated: Gated) -> No
         assert refused["structuredContent"]["error"]["code"] == "confirmation_required"
 
 
-# ------------------------------------------------------------------ a client that cannot be asked
-
-
-@pytest.mark.parametrize("mode", BOTH_ERAS)
-async def test_a_client_that_cannot_be_asked_repeats_its_call_after_the_owner_said_yes(
-    mode: Mode, gated: Gated
-) -> None:
-    tag = f"deaf-{mode}"
-    async with person(gated.gateway, mode, able=False) as (_, model):
-        refused = await model.execute("old:plain", tag=tag)
-        assert code_of(refused) == "confirmation_required"
-        (block,) = refused.content
-        assert isinstance(block, types.TextContent)
-        named = re.search(r"`pointsman approve (\w+)`", block.text)
-        assert named is not None
-        assert code_of(await model.execute("old:plain", tag=tag)) == "confirmation_required"
-        pending = await gated.one_pending("old:plain", tag)  # it is listed once, however often it is repeated
-        assert pending["id"] == named[1]
-        assert pending["asked"] is False
-        assert tag in pending["arguments"]
-        await gated.owner("answer_approval", id=named[1], answer="once")
-        assert code_of(await model.execute("old:plain", tag=f"{tag}!")) == "confirmation_required"
-        assert gated.ran(tag) == 0
-        assert await model.text("old:plain", tag=tag) == f"plain {tag}"
-        assert code_of(await model.execute("old:plain", tag=tag)) == "confirmation_required"
-        assert gated.ran(tag) == 1
-        for one in await gated.pending("old:plain", tag):
-            await gated.owner("answer_approval", id=one["id"], answer="refuse")
-        assert code_of(await model.execute("old:plain", tag=tag)) == "confirmation_refused"
-        with pytest.raises(OperationError, match="has been answered already"):
-            await gated.owner("answer_approval", id=named[1], answer="once")
-    assert (gated.ran(tag), gated.ran(f"{tag}!")) == (1, 0)
-    rows = await gated.rows("old:plain")
-    assert {("denied", "confirmation_required", "listed"), ("ok", None, "cli once")} <= set(rows)
-
-
-async def test_always_is_for_one_token_and_tool_until_its_definition_changes(gated: Gated) -> None:
-    async with person(gated.gateway, "auto", able=False) as (_, model):
-        assert code_of(await model.execute("kept:wipe")) == "confirmation_required"
-        await gated.owner("answer_approval", id=(await gated.one_pending("kept:wipe"))["id"], answer="always")
-        assert await model.text("kept:wipe", all="of it") == "k"
-        assert await model.text("kept:wipe", all="again") == "k"
-        file = gated.folder / "kept.json"
-        file.write_text(file.read_text().replace('{"name": "wipe"', '{"name": "wipe", "description": "Wipes more"'))
-        assert await model.text("kept:announce") == "k"
-        async with asyncio.timeout(20):
-            while not (answer := await model.execute("kept:wipe", all="more")).is_error:
-                await asyncio.sleep(0.05)
-        assert code_of(answer) == "confirmation_required"
-        (standing,) = (await gated.owner("approvals"))["always"]
-        assert (standing["toolKey"], standing["inEffect"]) == ("kept:wipe", False)
-        await gated.owner("answer_approval", id=(await gated.one_pending("kept:wipe"))["id"], answer="always")
-        assert await model.text("kept:wipe", all="more") == "k"
-        await gated.owner("withdraw_approval", id=standing["id"])
-        assert code_of(await model.execute("kept:wipe", all="more, again")) == "confirmation_required"
-    changes = await audit_rows(gated.gateway.state_dir, "--kind", "change")
-    said = [(row["method"], row["code"], row["client"]) for row in changes if row["toolKey"] == "kept:wipe"]
-    assert ("approval/always", "tokens.test", "pointsman cli") in said
-    assert ("approval/withdraw", "tokens.test", "pointsman cli") in said
-
-
-async def test_an_answer_that_was_withdrawn_is_asked_again(gated: Gated) -> None:
-    async def listed(answer: str | None = None) -> str:
-        found = (await gated.owner("approvals"))["pending"]
-        (one,) = (one for one in found if "back" in one["arguments"] and one["answer"] == answer)
-        return str(one["id"])
-
-    async with person(gated.gateway, "auto", able=False) as (_, model):
-        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_required"
-        await gated.owner("answer_approval", id=await listed(), answer="always")
-        assert not any("back" in one["arguments"] for one in (await gated.owner("approvals"))["pending"])
-        assert await model.text("new:report", tag="back")
-        (standing,) = [one for one in (await gated.owner("approvals"))["always"] if one["toolKey"] == "new:report"]
-        await gated.owner("withdraw_approval", id=standing["id"])
-        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_required"
-        await gated.owner("answer_approval", id=await listed(), answer="once")
-        taken = await gated.owner("withdraw_approval", id=await listed("once"))
-        assert taken["withdrawn"] == "once"
-        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_required"
-        await gated.owner("answer_approval", id=await listed(), answer="once")
-        await gated.owner("answer_approval", id=await listed("once"), answer="refuse")
-        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_refused"
-    async with person(gated.gateway, "auto", who=(judge := Judge("ada", words=["session", "refuse"]))) as (_, model):
-        refused = await model.execute("new:report", tag="back")  # by the owner: this client was not asked
-        (block,) = refused.content
-        assert isinstance(block, types.TextContent)
-        assert re.search(r"the owner refused it earlier, and that holds for another 1\d(\.\d)? minutes", block.text)
-        assert judge.judged == []
-        await gated.owner("withdraw_approval", id=await listed("refuse"))
-        assert await model.text("new:report", tag="back")
-        assert await model.text("new:report", tag="back, again")
-        (session,) = [one for one in (await gated.owner("approvals"))["sessions"] if one["toolKey"] == "new:report"]
-        assert (session["token"], 0 < session["leftS"] <= 900) == ("test", True)
-        await gated.owner("withdraw_approval", id=session["id"])
-        assert code_of(await model.execute("new:report", tag="back")) == "confirmation_refused"
-        assert len(judge.judged) == 2
-    with pytest.raises(OperationError, match="There is no answer with the id"):
-        await gated.owner("withdraw_approval", id=session["id"])
-
-
-# ------------------------------------------------------------------ the owner answers an open question
-
-
-async def test_the_owner_may_answer_before_a_legacy_client_does(gated: Gated) -> None:
-    async with person(gated.gateway, "legacy", who=(judge := Judge("ada", silent=True))) as (_, model):
-        call = asyncio.create_task(model.execute("new:stay", tag="both"))
-        pending = await gated.one_pending("new:stay")
-        assert (pending["asked"], len(judge.judged)) == (True, 1)
-        await gated.owner("answer_approval", id=pending["id"], answer="refuse")
-        assert code_of(await call) == "confirmation_refused"
-        call = asyncio.create_task(model.execute("new:plain", tag="both"))
-        await gated.owner("answer_approval", id=(await gated.one_pending("new:plain", "both"))["id"], answer="once")
-        assert not (await call).is_error
-    assert ("ok", None, "cli once") in await gated.rows("new:plain")
-    assert ("denied", "confirmation_refused", "cli refused") in await gated.rows("new:stay")
-
-
-def executing(tool_key: str, tag: str, previous: dict[str, Any] | None = None, **answer: Any) -> dict[str, Any]:
-    """A call, or its retry with one answer to all questions of `previous`."""
-    params: dict[str, Any] = {"name": "tool_execute", "arguments": {"toolKey": tool_key, "arguments": {"tag": tag}}}
-    if previous is not None:
-        given = {key: {"action": "accept", "content": answer} for key in previous["inputRequests"]} if answer else {}
-        params |= {"inputResponses": given, "requestState": previous["requestState"]}
-    return params
-
-
-async def parked(one: Speaker, tool_key: str, tag: str) -> dict[str, Any]:
-    asked = await one.result("tools/call", executing(tool_key, tag))
-    assert is_gate(asked)
-    return asked
-
-
-def is_gate(result: dict[str, Any]) -> bool:
-    """Whether a result is the gate's question and nothing else."""
-    assert result["resultType"] == "input_required", result
-    questions = [one["params"]["message"] for one in result["inputRequests"].values()]
-    return len(questions) == 1 and questions[0].startswith("Run `")
-
-
-async def test_the_owner_may_answer_before_a_modern_client_comes_back(gated: Gated) -> None:
-    async with speaker(gated.gateway, "modern", capabilities=FORM) as one:
-        asked = await parked(one, "new:plain", "later")
-        await gated.owner("answer_approval", id=(await gated.one_pending("new:plain", "later"))["id"], answer="once")
-        done = await one.result("tools/call", executing("new:plain", "later", asked))
-        assert done["content"][0]["text"] == "plain later"
-    assert gated.ran("later") == 1
-
-
 # ------------------------------------------------------------------ forgeries
 
 
@@ -396,44 +159,6 @@ async def test_a_megabyte_of_arguments_is_asked_in_a_few_kilobytes(gated: Gated)
     assert gated.ran("huge") == 0
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_killed_gateway_runs_nothing_and_neither_does_its_successor(era: Era, tmp_path: Path) -> None:
-    config = {
-        "unassigned": {"confirm": "destructive"},
-        "servers": {"old": stdio_asker("legacy", tmp_path / "trace")},
-    }
-    async with gateway_process(tmp_path, config) as gateway:
-        assert not SqliteKeyValues(gateway.state_dir).list("confirm/")  # no call has needed a yes
-        call: asyncio.Task[Any] = asyncio.create_task(_silent(gateway) if era == "legacy" else _parked(gateway))
-        open_one = await Gated(gateway, tmp_path).one_pending("old:plain")
-        if era == "modern":
-            await call
-        await gateway.stop(signal.SIGKILL)
-        asked: Any = (await asyncio.gather(call, return_exceptions=True))[0]
-    async with gateway_process(tmp_path, config, token=gateway.token) as gateway:
-        gated = Gated(gateway, tmp_path)
-        with pytest.raises(OperationError, match="does not wait any more"):
-            await gated.owner("answer_approval", id=open_one["id"], answer="once")
-        async with speaker(gateway, "modern", capabilities=FORM) as one:
-            if isinstance(asked, dict):
-                lost = await one.error("tools/call", executing("old:plain", "killed", asked, answer="once"))
-                assert "requestState" in lost["message"]
-            again = await parked(one, "old:plain", "killed")
-            assert gated.ran("killed") == 0
-            await one.result("tools/call", executing("old:plain", "killed", again, answer="once"))
-        assert gated.ran("killed") == 1
-
-
-async def _parked(gateway: GatewayProcess) -> dict[str, Any]:
-    async with speaker(gateway, "modern", capabilities=FORM) as one:
-        return await parked(one, "old:plain", "killed")
-
-
-async def _silent(gateway: GatewayProcess) -> None:
-    async with person(gateway, "legacy", who=Judge("ada", silent=True)) as (_, model):
-        await model.execute("old:plain", tag="killed")
-
-
 async def test_a_question_times_out_and_a_lost_store_refuses(tmp_path: Path) -> None:
     config = {
         "servers": {"old": stdio_asker("legacy", tmp_path / "trace", confirm=["old:pl*"])},
@@ -457,6 +182,7 @@ async def test_a_question_times_out_and_a_lost_store_refuses(tmp_path: Path) -> 
             ("denied", "confirmation_required", "timeout"),
         ]
     async with gateway_process(tmp_path, config, token=gateway.token) as gateway:
+        await Gated(gateway, tmp_path).owner("servers")  # the tools are listed, and known to be approved
         for file in gateway.state_dir.glob("values.db*"):
             file.unlink()
         (gateway.state_dir / "values.db").mkdir()
@@ -500,33 +226,3 @@ async def test_one_token_cannot_fill_the_list(tmp_path: Path) -> None:
         texts = [answer["structuredContent"]["error"]["message"] for answer in answers]
         assert sum("too many calls of this token" in text for text in texts) == 2
         assert len(await gated.pending("old:plain")) == 50
-
-
-async def test_the_owners_own_call_is_its_yes(gated: Gated) -> None:
-    called = await gated.owner("call", tool="old:plain", arguments={"tag": "own"})
-    assert called["content"][0]["text"] == "plain own"
-
-
-async def test_the_command_lists_and_answers(gated: Gated) -> None:
-    async def command(*words: str) -> tuple[int | None, str]:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "pointsman", "approve", *words),
-            *("--state-dir", str(gated.gateway.state_dir)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        printed, _ = await process.communicate()
-        return process.returncode, printed.decode()
-
-    async with person(gated.gateway, "auto", able=False) as (_, model):
-        await model.execute("new:places", tag="cmd\u202e")
-        pending = await gated.one_pending("new:places")
-        code, text = await command()
-        assert code == 0
-        assert "new:places" in text
-        assert r'"tag": "cmd\u202e"' in text
-        assert (await command("nothing"))[0] == 2
-        assert (await command(pending["id"], "--always", "--refuse"))[0] == 2
-        code, text = await command(pending["id"], "--refuse")
-        assert (code, text) == (0, "Refused: new:places by test.\n")
-        assert code_of(await model.execute("new:places", tag="cmd\u202e")) == "confirmation_refused"

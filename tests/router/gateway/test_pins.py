@@ -283,6 +283,36 @@ async def test_a_server_without_pins_is_listed_as_such(tmp_path: Path) -> None:
         assert (await pin(gateway, "check")).code == 0
 
 
+async def test_an_approved_definition_that_is_gone_is_told_until_the_owner_accepts_it(tmp_path: Path) -> None:
+    fewer = GOOD | {"tools": [ANNOUNCE], "prompts": []}
+    async with gateway_process(tmp_path, config(weather(tmp_path))) as gateway, owner_of(gateway) as owner:
+        assert (await pin(gateway, "check")).code == 0
+        change(tmp_path, fewer)
+        checked = await pin(gateway, "check")
+        assert checked.code == 1
+        assert checked.stdout.splitlines() == [
+            "prompt weather:brief: was approved, and is no longer listed",
+            "tool weather:forecast: was approved, and is no longer listed",
+        ]
+        assert "tool weather:forecast: was approved" in (await pin(gateway, "diff")).stdout
+        assert "pin approve weather --gone" in (await pin(gateway, "list")).stderr
+        change(tmp_path, GOOD)  # it is approved still
+        assert await waiting(gateway) == set()
+        change(tmp_path, fewer)
+        assert (await pin(gateway, "approve", "weather", "--gone")).code == 2  # no terminal
+        done = await pin(gateway, "approve", "weather:brief", "--gone", "--yes")
+        assert done.stdout == "Forgot 1 definition of weather.\n", done
+        shown = (await owner.get("/page/servers/weather")).text
+        assert "No longer listed" in shown
+        (gone,) = re.findall(r'name="gone" value="(tool:[0-9a-f]{64})"', shown)
+        assert (await owner.post("/page/servers/weather/forget", {"gone": "tool:" + "0" * 64})).status_code == 409
+        assert (await owner.post("/page/servers/weather/forget", {"gone": gone})).status_code == 303
+        assert (await pin(gateway, "check")).code == 0
+        change(tmp_path, GOOD)
+        assert await waiting(gateway) == {"tool forecast: new", "prompt brief: new"}
+        assert ("page", "pin/forget", "servers.weather (1 definitions)") in await owner.changes()
+
+
 async def test_the_owner_approves_on_the_page_what_it_shows(tmp_path: Path) -> None:
     async with gateway_process(tmp_path, config(weather(tmp_path))) as gateway, owner_of(gateway) as owner:
         assert await waiting(gateway) == set()
@@ -292,6 +322,7 @@ async def test_the_owner_approves_on_the_page_what_it_shows(tmp_path: Path) -> N
         shown = (await owner.get("/page/servers/weather")).text
         assert "Waiting for approval" in shown
         assert html.escape(POISON.split(" `", maxsplit=1)[0][:40]) in shown
+        assert shown.count("asks for secrets, private files or the conversation") >= 6  # beside each diff
         digests = dict.fromkeys(re.findall(r'name="digest" value="([0-9a-f]{64})"', shown))
         assert len(digests) == 6
         stale = await owner.post("/page/servers/weather/approve", {"digest": "0" * 64})

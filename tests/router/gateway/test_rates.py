@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,22 @@ from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.model import GatewayConfig, Listen, Token
 from pointsman.config.rates_model import TokenRates
 from pointsman.core.errors import RateLimitedError
-from pointsman.core.model import Caller
-from pointsman.core.postgres import Postgres
-from pointsman.router.gateway.rates import Rates, rules_of
+from pointsman.core.model import Caller, ToolKey
+from pointsman.core.seams import COUNTED_ROUND
+from pointsman.router.gateway.rates import MAX_OPEN_ROUNDS, MAX_ROUNDS, Rates, Rounds, rules_of
 from pointsman.router.state import rate_counters
 from pointsman.router.state.key_values import KeyValues
-from pointsman.router.state.postgres_values import PostgresKeyValues
 from pointsman.router.state.rate_windows import decode
 from pointsman.router.state.sqlite_values import SqliteKeyValues
-from pointsman.router.state.tables import StateTables
+from tests.e2e.test_eras import stdio_asker
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.conftest import audit_rows
+from tests.router.gateway.gated import FORM, executing
 from tests.router.raw_client import ERAS, Era, Json, speaker
+from tests.router.state.test_key_values import open_values
 from tests.servers import http_mcp
+
+__all__ = ["open_values"]
 
 SECRETS = {name: f"ptm_{name * 20}" for name in ("anna", "ben", "cleo", "dora", "emil")}
 RATES: dict[str, dict[str, int | None]] = {
@@ -190,19 +193,6 @@ def _saved(state_dir: Path) -> int:
 # --- without a gateway
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def open_values(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    opened: list[Postgres] = []
-
-    def open_postgres() -> KeyValues:
-        opened.append(Postgres(request.getfixturevalue("database_url"), program="test"))
-        return PostgresKeyValues(StateTables(opened[-1]))
-
-    yield open_postgres if request.param == "postgres" else lambda: SqliteKeyValues(tmp_path)
-    for postgres in opened:
-        postgres.close()
-
-
 async def test_gateways_on_one_store_admit_together_what_one_admits(open_values: Open) -> None:
     limits = config_of(anna={"calls_per_minute": 30}, s={"calls_per_day": 1000}, tools={"echo": {"calls_per_day": 900}})
     three = [Rates(open_values(), shared=True) for _ in range(3)]
@@ -224,6 +214,39 @@ async def test_a_gateway_whose_shared_store_is_away_counts_by_itself_from_what_i
     folder.rename(tmp_path / "away")
     assert await admitted(rates, 5) == 2
     await rates.close()
+
+
+def test_a_word_for_a_round_is_good_once_for_its_caller_and_tool_and_for_a_bounded_number_of_rounds() -> None:
+    rounds, anna, tool = Rounds(), Caller("anna", None), ToolKey("s", "echo")
+    word = rounds.open(anna, tool, 0)[COUNTED_ROUND]
+    assert rounds.use(word, Caller("ben", None), tool) == 0
+    assert rounds.use(word, anna, ToolKey("s", "rare")) == 0
+    assert rounds.use("made up", anna, tool) == 0
+    assert rounds.use(None, anna, tool) == 0
+    assert rounds.use(word, anna, tool) == 1
+    assert rounds.use(word, anna, tool) == 0
+    assert rounds.open(anna, tool, MAX_ROUNDS) == {}
+    words = [rounds.open(anna, tool, 0)[COUNTED_ROUND] for _ in range(MAX_OPEN_ROUNDS + 1)]
+    assert [rounds.use(word, anna, tool) for word in (words[0], words[1])] == [0, 1]
+
+
+async def test_the_rounds_of_a_modern_call_count_once_and_what_is_made_up_or_repeated_counts(tmp_path: Path) -> None:
+    server = stdio_asker("modern", tmp_path / "trace", rates={"calls_per_day": 3})
+    async with (
+        gateway_process(tmp_path, {"servers": {"new": server}}) as gateway,
+        speaker(gateway, "modern", capabilities=FORM) as one,
+    ):
+        asked = await one.result("tools/call", executing("new:twice", "a"))
+        assert COUNTED_ROUND not in asked
+        again = await one.result("tools/call", executing("new:twice", "a", asked, name="ada"))
+        last = executing("new:twice", "a", again, name="ada")
+        assert (await one.result("tools/call", last))["content"][0]["text"] == "ada ada"  # 1
+        assert not (await one.result("tools/call", last)).get("isError")  # 2: sent once more
+        for state in ("v1." + "A" * 80, "pointsmanRound"):
+            assert "error" in await one.message("tools/call", last | {"requestState": state})
+        assert not (await one.result("tools/call", executing("new:plain", "b"))).get("isError")  # 3
+        over = await one.result("tools/call", executing("new:plain", "c"))
+        assert over["structuredContent"]["error"]["code"] == "rate_limited"
 
 
 async def test_a_million_tokens_and_tools_leave_no_window(tmp_path: Path) -> None:

@@ -95,6 +95,25 @@ def test_discoveries_are_counted_by_provider_and_fallback() -> None:
     assert samples(metrics, "discovery_duration_seconds_count") == {(("provider", "bm25"),): 1}
 
 
+def test_confirmations_are_counted_by_answer(tmp_path: Path) -> None:
+    metrics = Metrics()
+    log = open_log(tmp_path, observers=[metrics])
+    rows: list[tuple[str | None, Ending]] = [
+        ("client once", "ok"),
+        ("client once", "error"),
+        ("timeout", "denied"),
+        (None, "ok"),
+    ]
+    for answer, ending in rows:
+        record = log.begin(request(), "execute", tool_key="time:now", server_id="time")
+        record.confirmed = answer
+        record.finish(ending)
+    assert samples(metrics, "confirmations_total") == {
+        (("answer", "client once"),): 2,
+        (("answer", "timeout"),): 1,
+    }
+
+
 def test_the_audit_log_feeds_it(tmp_path: Path) -> None:
     metrics = Metrics()
     log = open_log(tmp_path, observers=[metrics])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.earlier_version import unpack_earlier
 from tests.gateway_process import GatewayProcess
 from tests.router.cli.commands import run
 from tests.router.peers import test_scenarios as scenarios
@@ -18,7 +18,6 @@ from tests.router.peers.cluster import Cluster, cluster
 
 pytestmark = pytest.mark.replicas
 
-BEFORE = "06c4e2052ccf2b289a5229581b339f1f1e3c0d80"  # the commit from which on there are replicas
 ROOT = Path(__file__).parents[3]
 HELD_BACK = (
     "audit_rows"  # of the older one, in the journal, where SQLite's table has been extended; in PostgreSQL it goes on
@@ -28,14 +27,7 @@ HELD_BACK = (
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package of the version before."""
-    folder = tmp_path_factory.mktemp("earlier")
-    archived = subprocess.run(
-        ["git", "archive", BEFORE, "src"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
-    )
-    if archived.returncode != 0:
-        pytest.skip(f"the checkout has no history with the commit {BEFORE[:8]}, which is the version before")
-    subprocess.run(["tar", "-x"], cwd=folder, input=archived.stdout, check=True)
-    return folder / "src"
+    return unpack_earlier(tmp_path_factory.mktemp("earlier"))
 
 
 @pytest.fixture(scope="module", params=["files", "postgresql"])

@@ -12,7 +12,7 @@ from pointsman.archive.embedding.base import BATCH, MAX_CHARS, Embeddings, embed
 from pointsman.archive.model.context import ItemFilter
 from pointsman.archive.search.circuit_breaker import CircuitBreaker
 from pointsman.archive.search.vectors import Matrix
-from pointsman.archive.store.base import VectorFilter
+from pointsman.archive.store.base import StoredVector, VectorFilter
 from pointsman.archive.store.context import ContextStore, ItemVector
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class _Loaded:
         self._matrix = Matrix(len(vectors[0].vector) // 2 if vectors else 0)
         self._by_type: defaultdict[str, set[int]] = defaultdict(set)
         self._by_module: defaultdict[str, set[int]] = defaultdict(set)
+        self._matrix.put([StoredVector(each.row, 0, 0, each.vector) for each in vectors])
         for each in vectors:
-            self._matrix.put(each.row, each.vector)
             self._by_type[each.type].add(each.row)
             self._by_module[(each.module or "").casefold()].add(each.row)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from pointsman.providers.text import tokens
+from pointsman.providers.text import beginnings, tokens
 
 ENOUGH_WORDS = 5  # of a long query: a hit with so many of average weight covers it
 _KEPT_CHARS = 64  # of what is cached
+_PUNCTUATION = '.,;:!?()"'
 COMMON_WORDS_ONLY = 0.2  # for a query without a word that carries meaning, like "what is the"
 
 
@@ -22,6 +23,9 @@ class WeightedQuery:
     def __init__(self, texts: Iterable[str], weigh: Callable[[Sequence[str]], Mapping[str, float]]) -> None:
         """`texts`: words and phrases. `weigh`: their weights."""
         self._stems = {text: stems for text in texts if (stems := frozenset(tokens(text)))}
+        self._beginnings = frozenset(
+            beginning for stems in self._stems.values() for stem in stems for beginning in beginnings(stem)
+        )
         weights = weigh(list(self._stems)) if self._stems else {}
         self._weights = {text: weights[text] for text in self._stems}
         count = len(self._weights)
@@ -31,17 +35,29 @@ class WeightedQuery:
         """The share of the query that a text covers, from 0 to 1."""
         if not self._stems:
             return COMMON_WORDS_ONLY
-        present = stems_in(text)
+        present = stems_in(text, self._beginnings)
         found = sum(self._weights[word] * len(stems & present) / len(stems) for word, stems in self._stems.items())
         return min(1.0, found / self._full_weight) if self._full_weight > 0 else 1.0
 
 
-def stems_in(text: str) -> set[str]:
-    """The stems of a text, computed once for what stands between blanks: passages repeat words and names."""
+def stems_in(text: str, beginning: frozenset[str]) -> set[str]:
+    """The stems of a text, computed once for what stands between blanks: passages repeat words and names.
+
+    Plain words that begin otherwise (`beginning`: pairs of letters) are left out: stemming is most of the work.
+    """
     found: set[str] = set()
     for written in set(text.split()):
+        if len(written) <= _KEPT_CHARS and (begins := _beginning(written)) is not None and begins not in beginning:
+            continue
         found |= _known_stems(written) if len(written) <= _KEPT_CHARS else frozenset(tokens(written))
     return found
+
+
+@lru_cache(maxsize=65_536)
+def _beginning(written: str) -> str | None:
+    """The first two letters of a plain word; None for what may have several stems."""
+    word = written.strip(_PUNCTUATION)
+    return word[:2].lower() if word.isalpha() and word.isascii() and word[1:].islower() else None
 
 
 @lru_cache(maxsize=32_768)

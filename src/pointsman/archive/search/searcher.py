@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.search.circuit_breaker import CircuitBreaker
 from pointsman.archive.search.evidence import WeightedQuery, scale
 from pointsman.archive.search.fusion import DEPTH, REMOTE_WEIGHT, STATIC_WEIGHT, fuse, lead, normalize
-from pointsman.archive.search.vectors import VectorIndex
+from pointsman.archive.search.vectors import ChosenSearch
 from pointsman.archive.store.base import Passage, Storage, VectorFilter, VectorSearch
 from pointsman.providers.text import FUNCTION_WORDS
 
@@ -70,7 +71,7 @@ class Searcher:
         self._storage = storage
         self._embeddings = embeddings
         self._breaker = CircuitBreaker(clock)
-        self._index: VectorSearch = storage.vector_search or VectorIndex(storage.vectors)
+        self._index: VectorSearch = ChosenSearch(storage.vectors, storage.vector_search)
 
     @property
     def remote(self) -> bool:
@@ -80,6 +81,10 @@ class Searcher:
         """Load the vectors ahead of the first search. Raises StoreError."""
         if self._embeddings is not None:
             self._index.refresh()
+
+    def reading(self) -> AbstractContextManager[object]:
+        """One view of the store for all that a search reads. None if it asks a remote model meanwhile."""
+        return nullcontext() if self.remote else self._storage.reading()
 
     def search(self, query: Query, limit: int, *, by_words: bool = True, max_distance: float | None = None) -> Answer:
         """Find the best passages. `by_words` False: by meaning alone, where that is possible.
@@ -94,14 +99,15 @@ class Searcher:
 
     def _search(self, query: Query, limit: int, by_words: bool, max_distance: float | None) -> Answer:
         notices = list(query.notices)
-        try:
-            vector: NDArray[np.float32] | None = self._embed(query.prose)
-        except _NoVectorsError as error:
-            why = str(error) or ("" if by_words else "There are no vectors to compare: searched by words instead.")
-            vector, by_words = None, True
-            notices += filter(None, [why])
-        with self._storage.reading():
-            return self._ranked(query, limit, vector, by_words, max_distance, notices)
+        with self.reading():
+            try:
+                vector: NDArray[np.float32] | None = self._embed(query.prose)
+            except _NoVectorsError as error:
+                why = str(error) or ("" if by_words else "There are no vectors to compare: searched by words instead.")
+                vector, by_words = None, True
+                notices += filter(None, [why])
+            with self._storage.reading():
+                return self._ranked(query, limit, vector, by_words, max_distance, notices)
 
     def _ranked(
         self,
@@ -133,7 +139,8 @@ class Searcher:
                 scores, near, limit, max_distance, [*notices, *([NO_WORD] if by_words and near else [])]
             )
         ranked = lead(fuse(words, near, weight), named)
-        cosines = near | self._index.cosines(vector, ranked.keys() - near.keys())
+        compared = ranked if max_distance is not None else list(ranked)[: limit + SPARE]  # what is shown
+        cosines = near | self._index.cosines(vector, [number for number in compared if number not in near])
         return self._answer(ranked, cosines, limit, max_distance, notices, self._weighted(query))
 
     def related(self, source: Source, limit: int, *, same_document: bool) -> Answer:

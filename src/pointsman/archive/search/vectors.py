@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from pointsman.archive.store.base import Near, Space, VectorChanges, VectorCursor, VectorFilter, VectorStore
+from pointsman.archive.store.base import (
+    LargeVectorSearch,
+    Near,
+    Space,
+    StoredVector,
+    VectorChanges,
+    VectorCursor,
+    VectorFilter,
+    VectorSearch,
+    VectorStore,
+)
 from pointsman.providers.embeddings import load_numpy
 
 if TYPE_CHECKING:
@@ -32,24 +43,29 @@ class Matrix:
 
         self._dimension = dimension
         self._blocks: list[NDArray[np.float32]] = []
-        self._signs: list[NDArray[np.uint64]] = []  # by 64 numbers, then by row
+        self._signs = np.zeros((-(-dimension // 64), 0), dtype=np.uint64)  # by 64 numbers, then by row; some spare ones
         self.numbers = np.zeros(0, dtype=np.int64)  # 0: the row is free
         self._documents = np.zeros(0, dtype=np.int64)
         self._free: list[int] = []
 
-    def put(self, number: int, vector: bytes, document: int = 0) -> int:
-        """Add a vector (float16, little-endian); its row."""
+    def put(self, added: Sequence[StoredVector]) -> list[int]:
+        """Add vectors; their rows."""
         import numpy as np
 
-        if not self._free:
+        if not added:
+            return []
+        while len(self._free) < len(added):
             self._grow()
-        row = self._free.pop()
-        stored = np.frombuffer(vector, dtype="<f2")
-        self._blocks[row // BLOCK][row % BLOCK] = stored
-        self._signs[row // BLOCK][:, row % BLOCK] = _signs(stored)
-        self.numbers[row] = number
-        self._documents[row] = document
-        return row
+        taken = [self._free.pop() for _ in added]
+        rows = np.array(taken, dtype=np.int64)
+        stored = np.frombuffer(b"".join([each.vector for each in added]), dtype="<f2").reshape(len(added), -1)
+        for number in np.unique(rows // BLOCK).tolist():
+            here = rows // BLOCK == number
+            self._blocks[number][rows[here] % BLOCK] = stored[here]
+        self._signs[:, rows] = _signs(stored).T
+        self.numbers[rows] = [each.number for each in added]
+        self._documents[rows] = [each.document for each in added]
+        return taken
 
     def drop(self, row: int) -> None:
         self.numbers[row] = 0
@@ -88,13 +104,12 @@ class Matrix:
         """Those of the rows, at least `count`, whose signs differ least from the vector's."""
         import numpy as np
 
-        signs = _signs(vector)
-        differing = np.concatenate(
-            [
-                sum((np.bitwise_count(row ^ sign) for row, sign in zip(block, signs, strict=True)), np.uint16(0))
-                for block in self._signs
-            ]
-        )[rows]
+        (signs,) = _signs(vector[np.newaxis])
+        differing = np.zeros(len(self.numbers), np.uint16)
+        for row, sign in zip(self._signs[:, : len(differing)], signs, strict=True):
+            differing += np.bitwise_count(row ^ sign)
+        if len(rows) < len(differing):
+            differing = differing[rows]
         counts = np.cumsum(np.bincount(differing, minlength=1))
         return rows[differing <= np.searchsorted(counts, min(count, len(rows)))]
 
@@ -115,10 +130,11 @@ class Matrix:
 
         size = len(self.numbers)
         self._blocks.append(np.zeros((BLOCK, self._dimension), dtype=np.float32))
-        self._signs.append(np.zeros((-(-self._dimension // 64), BLOCK), dtype=np.uint64))
-        self.numbers = np.concatenate([self.numbers, np.zeros(BLOCK, dtype=np.int64)])
-        self._documents = np.concatenate([self._documents, np.zeros(BLOCK, dtype=np.int64)])
-        self._free = list(range(size + BLOCK - 1, size - 1, -1))
+        if self._signs.shape[1] < size + BLOCK:
+            self._signs = np.pad(self._signs, ((0, 0), (0, BLOCK + size // 2)))
+        self.numbers = np.pad(self.numbers, (0, BLOCK))
+        self._documents = np.pad(self._documents, (0, BLOCK))
+        self._free = [*range(size + BLOCK - 1, size - 1, -1), *self._free]
 
 
 class VectorIndex:
@@ -138,8 +154,7 @@ class VectorIndex:
             more = True
             while more:
                 changes = self._store.changes(self._cursor)
-                self._apply(changes)
-                more = changes.more
+                more = self._apply(changes) and changes.more
             return self._space
 
     def nearest(self, vector: NDArray[np.float32], limit: int, wanted: VectorFilter) -> list[Near]:
@@ -171,7 +186,10 @@ class VectorIndex:
         direction: NDArray[np.float32] = unit(total)[0]
         return direction if direction.any() else None
 
-    def _apply(self, changes: VectorChanges) -> None:
+    def _apply(self, changes: VectorChanges) -> bool:
+        """False: what is here is newer."""
+        if self._newer_than(changes.cursor):
+            return False
         if changes.reset:
             self._matrices.clear()
             self._rows.clear()
@@ -181,10 +199,17 @@ class VectorIndex:
             if located is not None:
                 matrix, row = located
                 matrix.drop(row)
-        for stored in changes.added:
-            matrix = self._matrix_of(stored.collection)
-            self._rows[stored.number] = matrix, matrix.put(stored.number, stored.vector, stored.document)
+        for collection, added in _by_collection(changes.added).items():
+            matrix = self._matrix_of(collection)
+            rows = zip(added, matrix.put(added), strict=True)
+            self._rows.update({stored.number: (matrix, row) for stored, row in rows})
         self._cursor = changes.cursor
+        return True
+
+    def _newer_than(self, cursor: VectorCursor | None) -> bool:
+        """Whether the space has been replaced since: a view that began before still sees the former one."""
+        own = self._cursor
+        return own is not None and cursor is not None and own.store == cursor.store and own.space > cursor.space
 
     def _matrix_of(self, collection: int) -> Matrix:
         matrix = self._matrices.get(collection)
@@ -194,16 +219,50 @@ class VectorIndex:
         return matrix
 
 
+def _by_collection(vectors: Iterable[StoredVector]) -> dict[int, list[StoredVector]]:
+    found: defaultdict[int, list[StoredVector]] = defaultdict(list)
+    for each in vectors:
+        found[each.collection].append(each)
+    return found
+
+
+class ChosenSearch:
+    """Fits `VectorSearch`: in memory, or by the engine's own search as long as that needs to be. Thread-safe."""
+
+    def __init__(self, store: VectorStore, large: LargeVectorSearch | None) -> None:
+        self._store = store
+        self._large = large
+        self._memory = VectorIndex(store)
+        self._chosen: VectorSearch = self._memory
+
+    def refresh(self) -> Space | None:
+        if self._large is not None and self._large.needed():
+            self._chosen = self._large
+            self._memory = VectorIndex(self._store)  # without the vectors that it held
+        else:
+            self._chosen = self._memory
+        return self._chosen.refresh()
+
+    def nearest(self, vector: NDArray[np.float32], limit: int, wanted: VectorFilter) -> list[Near]:
+        return self._chosen.nearest(vector, limit, wanted)
+
+    def cosines(self, vector: NDArray[np.float32], numbers: Iterable[int]) -> dict[int, float]:
+        return self._chosen.cosines(vector, numbers)
+
+    def centroid(self, numbers: Sequence[int]) -> NDArray[np.float32] | None:
+        return self._chosen.centroid(numbers)
+
+
 def _sorted(near: list[Near]) -> list[Near]:
     return sorted(near, key=lambda each: (-each.cosine, each.number))
 
 
-def _signs(vector: NDArray[Any]) -> NDArray[np.uint64]:
-    """A bit for each number, in words of 64."""
+def _signs(vectors: NDArray[Any]) -> NDArray[np.uint64]:
+    """A bit for each number, in words of 64; by vector."""
     import numpy as np
 
-    bits = np.packbits(vector > 0)
-    return np.concatenate([bits, np.zeros(-len(bits) % 8, np.uint8)]).view(np.uint64)
+    bits = np.packbits(vectors > 0, axis=1)
+    return np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
 
 
 def _array(numbers: frozenset[int]) -> NDArray[np.int64]:

@@ -112,6 +112,7 @@ class VectorCursor:
     space: int
     added: int
     removed: int
+    store: object = None  # another store in its place is read from the start
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +285,14 @@ class VectorSearch(Protocol):
         ...
 
 
+class LargeVectorSearch(VectorSearch, Protocol):
+    """The engine's own search, for vectors that would take too much memory. Slower, and approximate."""
+
+    def needed(self) -> bool:
+        """Whether there are so many. Raises StoreError."""
+        ...
+
+
 class KeyValueStore(Protocol):
     """Small values that the archive keeps about itself, by name."""
 
@@ -305,8 +314,8 @@ class Storage(Protocol):
     def vectors(self) -> VectorStore: ...
 
     @property
-    def vector_search(self) -> VectorSearch | None:
-        """The engine's own; None: it has none, and vectors are compared in memory."""
+    def vector_search(self) -> LargeVectorSearch | None:
+        """The engine's own; None: it has none, and all vectors are compared in memory."""
         ...
 
     @property
@@ -324,7 +333,7 @@ class Storage(Protocol):
     def key_values(self) -> KeyValueStore: ...
 
     def reading(self) -> AbstractContextManager[object]:
-        """What this thread reads within the block may be of one state, and costs less. Raises StoreError."""
+        """What this thread reads within the block is of one state, and costs less. Raises StoreError."""
         ...
 
     def turn(self, task: str) -> AbstractContextManager[bool]:

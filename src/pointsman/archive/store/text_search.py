@@ -40,6 +40,7 @@ COMMON_IDENTIFIER = 20  # passages: one in more of them (`utf-8`, `GitHub`) is a
 
 _PIECE = re.compile(r"[^\W_]{2,}")
 _POSITION_BITS = 24
+_GROUP = 32  # scores of which only the best is looked at first
 _SPARSE = 16  # a sixteenth of the passages is sorted faster than all are counted
 
 
@@ -100,14 +101,14 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The passages that have a phrase, ascending, and how often, weighted by column."""
+    """The passages that have a phrase, ascending, and what it adds to the score of each."""
 
     passages: Numbers
-    frequencies: Scores
+    scores: Scores
 
     @property
     def bytes(self) -> int:
-        return self.passages.nbytes + self.frequencies.nbytes
+        return self.passages.nbytes + self.scores.nbytes
 
 
 NOTHING = Found(np.zeros(0, np.int64), np.zeros(0))
@@ -142,6 +143,7 @@ class TextSearch:
         self._cache = cache
         self._occurrences: dict[tuple[str, bool], Sequence[Occurrences]] = {}
         self._found: dict[Phrase, Found] = {}
+        self._summed: tuple[Counter[Phrase], Scores] = Counter(), np.zeros(len(corpus.document_of))
 
     def search(self, query: Query, limit: int, *, enough: int, scope: Scope) -> list[TextHit]:
         """Fits `PassageStore.search`, within a scope."""
@@ -149,8 +151,8 @@ class TextSearch:
         required = [phrases(text) for text in (*query.must, *dict.fromkeys(words))]
         self._prepare(phrase for group in required for phrase in group)
         allowed = self.corpus.within(scope) & ~self._with_any(query.must_not)
-        once = [(phrase, 1) for group in required for phrase in group]
-        complete = self._best(once, self._all(required, allowed), limit)
+        once = Counter(phrase for group in required for phrase in group)
+        complete = self._best(self._sums(once), self._all(required, allowed), limit)
         if len(complete) >= enough or not words or (len({*words, *query.must}) == 1 and not parts):
             return complete
         return _lifted(complete, self._with_some(query, words, parts, allowed, limit))[:limit]
@@ -170,8 +172,9 @@ class TextSearch:
             optional.append(musts[0])  # so that none of the words has to be there
         counted = Counter(phrase for group in (*musts, *optional) for phrase in group)
         self._prepare(counted)
-        matching = self._all(musts, allowed) & self._any(phrase for group in optional for phrase in group)
-        return self._best(list(counted.items()), matching, limit)
+        sums = self._sums(counted)
+        # Whatever has a word has a score: `optional` has all that is counted.
+        return self._best(sums, self._all(musts, allowed) & (sums > 0), limit)
 
     def with_identifiers(self, identifiers: Sequence[str], query: Query, scope: Scope) -> dict[int, int]:
         """Fits `PassageStore.with_identifiers`, for these identifiers."""
@@ -250,31 +253,28 @@ class TextSearch:
             flags[self._phrase(phrase).passages] = True
         return flags
 
-    def _best(self, counted: Sequence[tuple[Phrase, int]], matching: Flags, limit: int) -> list[TextHit]:
+    def _sums(self, counted: Counter[Phrase]) -> Scores:
+        """The score of each passage, by phrases and how often each counts."""
+        if counted != self._summed[0]:
+            sums = np.zeros(len(self.corpus.document_of))
+            for phrase, times in counted.items():
+                found = self._phrase(phrase)
+                sums[found.passages] += found.scores if times == 1 else times * found.scores
+            self._summed = counted, sums
+        return self._summed[1]
+
+    def _best(self, sums: Scores, matching: Flags, limit: int) -> list[TextHit]:
         """The matching passages with the highest scores; equal ones by number."""
-        numbers = np.flatnonzero(matching)
-        if not len(numbers):
-            return []
-        total, norms = self.corpus.total, self.corpus.norms
-        sums = np.zeros(len(matching))
-        for phrase, times in counted:
-            found = self._phrase(phrase)
-            having = len(found.passages)
-            idf = max(LEAST_IDF, math.log((total - having + 0.5) / (having + 0.5)))
-            frequencies = found.frequencies
-            sums[found.passages] += times * idf * (frequencies * (K1 + 1)) / (frequencies + norms[found.passages])
+        candidates = np.where(matching, sums, -1.0)
+        numbers = np.flatnonzero(candidates >= max(0.0, _bound(candidates, limit)))
         scores = sums[numbers]
-        if len(numbers) > limit:
-            least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-            chosen = scores >= least
-            numbers, scores = numbers[chosen], scores[chosen]
         order = np.lexsort((numbers, -scores))[:limit]
         return [TextHit(*hit) for hit in zip(numbers[order].tolist(), scores[order].tolist(), strict=True)]
 
     def _phrase(self, phrase: Phrase) -> Found:
         found = self._known(phrase)
         if found is None:
-            found = self._found[phrase] = self._weighted(self._located(phrase))
+            found = self._found[phrase] = self._scored(*self._weighted(self._located(phrase)))
             if self._cache is not None:
                 self._cache.put(phrase, found)
         return found
@@ -313,25 +313,33 @@ class TextSearch:
             starts = starts[others[at] == starts]
         return starts
 
-    def _weighted(self, located: Sequence[tuple[int, Numbers, Numbers]]) -> Found:
-        """Of passages that are alive."""
+    def _scored(self, passages: Numbers, frequencies: Scores) -> Found:
+        having = len(passages)
+        idf = max(LEAST_IDF, math.log((self.corpus.total - having + 0.5) / (having + 0.5)))
+        return Found(passages, idf * (frequencies * (K1 + 1)) / (frequencies + self.corpus.norms[passages]))
+
+    def _weighted(self, located: Sequence[tuple[int, Numbers, Numbers]]) -> tuple[Numbers, Scores]:
+        """The passages that are alive, ascending, and how often each has the phrase, weighted by column."""
         if not located:
-            return NOTHING
+            return NOTHING.passages, NOTHING.scores
         alive = self.corpus.alive
         passages = np.concatenate([each[1] for each in located])
         weights = np.concatenate([WEIGHTS[column] * counts for column, _, counts in located], dtype=np.float64)
-        kept = passages < len(alive)  # a segment may be newer than the corpus
-        kept[kept] = alive[passages[kept]]
-        passages, weights = passages[kept], weights[kept]
+        if int(passages.max(initial=0)) >= len(alive):  # a segment may be newer than the corpus
+            known = passages < len(alive)
+            passages, weights = passages[known], weights[known]
+        kept = alive[passages]
+        if not kept.all():
+            passages, weights = passages[kept], weights[kept]
         if len({column for column, _, _ in located}) == 1:
-            return Found(passages, weights)
+            return passages, weights
         if len(passages) < len(alive) // _SPARSE:
             numbers, inverse = np.unique(passages, return_inverse=True)
             frequencies: Scores = np.bincount(inverse, weights).astype(np.float64)
-            return Found(numbers, frequencies)
+            return numbers, frequencies
         sums: Scores = np.bincount(passages, weights, minlength=1).astype(np.float64)
         numbers = np.flatnonzero(sums)
-        return Found(numbers, sums[numbers])
+        return numbers, sums[numbers]
 
     def _prepare(self, read: Iterable[Phrase]) -> None:
         """Read the words of these phrases together."""
@@ -351,6 +359,12 @@ class TextSearch:
             known = self._reader.read([word], positions=positions).get(word, ())
             self._occurrences[word, positions] = known
         return known
+
+
+def _bound(scores: Scores, count: int) -> float:
+    """A number that at least `count` of the scores reach, and not many more: so many groups have one. -1: too few."""
+    groups = scores[: len(scores) // _GROUP * _GROUP].reshape(_GROUP, -1).max(axis=0)
+    return float(np.partition(groups, len(groups) - count)[len(groups) - count]) if len(groups) > count else -1.0
 
 
 def _places(lists: Sequence[Occurrences]) -> Numbers:

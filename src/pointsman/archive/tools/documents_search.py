@@ -36,8 +36,9 @@ MAX_SHOWN_CHARS = 4_000  # of a passage; those that the chunker cuts are shorter
 def search_documents(archive: Archive, arguments: Json, call: Call) -> Json:
     given = Arguments(arguments)
     options = _read_options(given, DEFAULT_LIMIT)
-    query = _read_query(archive, given)
-    return _search(archive, arguments["query"], query, options)
+    with archive.searcher.reading():
+        query = _read_query(archive, given)
+        return _search(archive, arguments["query"], query, options)
 
 
 def search_batch(archive: Archive, arguments: Json, call: Call) -> Json:

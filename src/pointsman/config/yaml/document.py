@@ -1,8 +1,4 @@
-"""A YAML file as plain data: references expanded, the position of every value known.
-
-References are `${NAME}`, `${NAME:-default}` and `${file:/run/secrets/x}`; `$${` stands for a literal `${`. Those of
-clients are read, too: `${env:NAME}`, `${input:name}` and `${userHome}`.
-"""
+"""A YAML file as plain data: references expanded, the position of every value known."""
 
 from __future__ import annotations
 
@@ -12,17 +8,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pointsman.config.errors import ConfigProblem
-from pointsman.config.files import NotRegularFileError, open_regular
+from pointsman.config.yaml.references import UNRESOLVED_URL, Expander, ReadsSecrets
 from pointsman.config.yaml.tree import CORE, MERGE, NULL, child, compose_pasted, is_visible_scalar
 
 KeyPath = tuple[str | int, ...]  # ("servers", "time", "args", 0)
 
 MAX_PROBLEMS = 200
-MAX_FILE_BYTES = 1_048_576  # of a file that a reference names
 
 # Keys that clients have for the tools that a server may, or may not, offer.
 TOOL_LISTS = (
@@ -52,12 +46,17 @@ class Document:
         environ: Mapping[str, str],
         *,
         resolve_disabled: Callable[[str], bool] = lambda name: False,
+        secrets: ReadsSecrets | None = None,
+        read_secrets_of: Callable[[str], bool] = lambda name: True,
     ) -> None:
         """Raises ConfigError if the text is not YAML; all other problems are collected in `problems`.
 
-        References of a disabled server are not resolved, unless `resolve_disabled` says so of its name.
+        References of a disabled server are not resolved, unless `resolve_disabled` says so of its name. Commands and
+        keyrings are asked only through `secrets`, and for a server only if `read_secrets_of` says so of its name.
         """
         self._resolve_disabled = resolve_disabled
+        self._read_secrets_of = read_secrets_of
+        self._reads_secrets = True  # not in the entry of a server whose secrets are not read
         self._in_disabled = False  # the entry of a server that is not used is being built
         self.file_name = file_name
         self.folder = Path(file_name).absolute().parent
@@ -68,9 +67,14 @@ class Document:
         self.variables: set[str] = set()  # of the environment, that references name
         self.not_set: dict[str, str] = {}  # the reason of a problem -> the variable that is not set
         self.empty: list[tuple[KeyPath, str]] = []  # where `${NAME:-}` is nothing, and the variable
+        self.secrets: dict[KeyPath, bool] = {}  # where `${cmd:...}` or `${keyring:...}` is; True: it was not read
         self.environ = environ
+        self._expander = {
+            True: Expander(environ, self.folder, secrets),
+            False: Expander(environ, self.folder),
+        }
         self._origins: dict[KeyPath, KeyPath] = {}
-        self._built: dict[tuple[int, bool, bool], Any] = {}
+        self._built: dict[tuple[int, bool, bool, bool], Any] = {}
         self._open: set[int] = set()
         self.root: Node | None = compose_pasted(text, file_name)
         self.data: Any = {} if self.root is None else self._build(self.root, ())
@@ -126,7 +130,7 @@ class Document:
 
     def _build(self, node: Node, path: KeyPath) -> Any:
         as_written = len(path) > 1 and path[-2] in _AS_WRITTEN and not _is_key_of_entry(path)
-        identity = (id(node), as_written, self._in_disabled)
+        identity = (id(node), as_written, self._in_disabled, self._reads_secrets)
         if identity in self._built:  # an alias: built once, however often it is used
             return self._built[identity]
         if id(node) in self._open:
@@ -164,9 +168,10 @@ class Document:
             first[key] = key_node.start_mark.line + 1
             if path in _SERVERS:
                 self._in_disabled = _is_disabled(value_node) and not self._resolve_disabled(key)
+                self._reads_secrets = self._read_secrets_of(key)
             value = self._build(value_node, (*path, key))
             if path in _SERVERS:
-                self._in_disabled = False
+                self._in_disabled, self._reads_secrets = False, True
             if value is not _LEFT_OUT:
                 own[key] = value
         return {**merged, **own}
@@ -202,12 +207,15 @@ class Document:
             return None
         if self._in_disabled and "${" in node.value:
             return _unresolved(_whole_characters(node.value), path)
-        expanded = _expand(_whole_characters(node.value), self.environ, self.folder)
+        key = next((step for step in reversed(path) if isinstance(step, str)), "")
+        expanded = self._expander[self._reads_secrets].expand(_whole_characters(node.value), key)
         if expanded.external:
             self.external_texts.add(expanded.text)
             self.variables |= expanded.variables
             self.not_set |= expanded.not_set
             self.empty += [(path, name) for name in expanded.empty]
+        if expanded.secrets:
+            self.secrets[path] = expanded.unread
         if "\0" in expanded.text:  # no process, path or header can carry it
             expanded.failures.append("contains a null character")
         for failure in expanded.failures:
@@ -227,7 +235,6 @@ _SERVERS = (("servers",), ("mcpServers",))
 _OFF = ("false", "no", "off", "n", "f", "0")  # as the model reads them
 _DISABLED = {"enabled": _OFF, "isActive": _OFF, "disabled": ("true", "yes", "on", "y")}
 _LEFT_OUT = object()  # a value that counts as not written
-_UNRESOLVED_URL = "https://unresolved.invalid/"
 
 
 def _is_disabled(node: Node) -> bool:
@@ -244,7 +251,7 @@ def _unresolved(text: str, path: KeyPath) -> Any:
     if len(path) == 3 and path[2] == "command":
         return text
     if len(path) == 3 and str(path[2]).lower().endswith(("url", "uri")):
-        return _UNRESOLVED_URL
+        return UNRESOLVED_URL
     return text if len(path) > 2 and isinstance(path[-1], int) else _LEFT_OUT
 
 
@@ -274,12 +281,6 @@ def _whole_characters(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def input_variable(name: str) -> str:
-    """The environment variable that stands for an input of VS Code: `github-token` is GITHUB_TOKEN."""
-    variable = re.sub(r"[^A-Z0-9_]", "_", name.upper())
-    return f"_{variable}" if variable[:1].isdigit() else variable
-
-
 def _integer(text: str) -> int:
     digits = text.replace("_", "")
     return int(digits, 0) if digits.lstrip("+-")[:2].lower() in ("0x", "0o", "0b") else int(digits)
@@ -294,108 +295,3 @@ _READ: Mapping[str, Callable[[str], Any]] = {
     "int": _integer,
     "float": _float,
 }
-
-
-_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
-_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-
-
-class _Expanded(Struct):
-    """A text with its references expanded, and the reasons why some could not be."""
-
-    text: str
-    failures: list[str] = field(default_factory=list)
-    external: bool = False  # a part came from outside the file: it may be a secret
-    variables: set[str] = field(default_factory=set)
-    not_set: dict[str, str] = field(default_factory=dict)
-    empty: list[str] = field(default_factory=list)
-
-
-def _expand(text: str, environ: Mapping[str, str], folder: Path) -> _Expanded:
-    expanded = _Expanded(text)
-    if "${" in text:
-        expanded.text = _REFERENCE.sub(lambda match: _value(match, environ, folder, expanded), text)
-    return expanded
-
-
-def _value(match: re.Match[str], environ: Mapping[str, str], folder: Path, expanded: _Expanded) -> str:
-    if match[0] == "$${":
-        return "${"
-    expanded.external = True
-    inner, closed = match[1], match[2]
-    if not closed:
-        expanded.failures.append("`${` is not closed; write a literal `${` as `$${`")
-        return ""
-    if "${" in inner:
-        expanded.failures.append("nested references are not supported")
-        return ""
-    if inner.startswith("file:"):
-        return _from_file(folder / inner.removeprefix("file:"), expanded)
-    if inner.startswith("input:"):
-        return _from_input(inner.removeprefix("input:"), environ, expanded)
-    if inner.startswith(_OF_EDITORS) and inner not in environ:
-        return _from_editor(inner, environ, expanded)
-    return _from_environment(inner.removeprefix("env:"), environ, expanded)
-
-
-_OF_EDITORS = ("userHome", "workspaceFolder")
-
-
-def _from_editor(inner: str, environ: Mapping[str, str], expanded: _Expanded) -> str:
-    if inner == "userHome":
-        return environ.get("HOME", "")
-    expanded.failures.append(
-        "`${workspaceFolder}` is the folder that is open in the editor, which a gateway does not know; write the path"
-    )
-    return ""
-
-
-def _from_input(name: str, environ: Mapping[str, str], expanded: _Expanded) -> str:
-    variable = input_variable(name)
-    expanded.variables.add(variable)
-    if variable not in environ:
-        _miss(
-            expanded, variable, f"a gateway cannot ask for `${{input:{name}}}`; set the environment variable {variable}"
-        )
-    return environ.get(variable, "")
-
-
-def _from_environment(inner: str, environ: Mapping[str, str], expanded: _Expanded) -> str:
-    named = _NAME.fullmatch(inner)
-    if named is None:
-        expanded.failures.append("`${...}` takes NAME, NAME:-default or file:/path; write a literal `${` as `$${`")
-        return ""
-    name, default = named[1], named[2]
-    value = environ.get(name)
-    expanded.variables.add(name)
-    if default is not None:
-        if not value and not default:
-            expanded.empty.append(name)
-        return value or default  # as in a shell, an empty variable takes the default, too
-    if value is None:
-        reason = f"the environment variable {name} is not set; set it, or give a default with ${{{name}:-...}}"
-        _miss(expanded, name, reason)
-        return ""
-    return value
-
-
-def _miss(expanded: _Expanded, variable: str, reason: str) -> None:
-    expanded.failures.append(reason)
-    expanded.not_set[reason] = variable
-
-
-def _from_file(path: Path, expanded: _Expanded) -> str:
-    try:
-        with open_regular(path) as file:
-            raw = file.read(MAX_FILE_BYTES + 1)
-        if len(raw) > MAX_FILE_BYTES:
-            expanded.failures.append(f"{path} is larger than {MAX_FILE_BYTES} bytes")
-            return ""
-        return raw.decode().rstrip("\r\n")  # editors and `echo` add a line break that is not part of the secret
-    except NotRegularFileError:
-        expanded.failures.append(f"{path} is not a regular file")
-    except OSError as error:
-        expanded.failures.append(f"{path} cannot be read: {error.strerror}")
-    except ValueError:  # not UTF-8, or a null character in the path
-        expanded.failures.append(f"{path} is not UTF-8 text")
-    return ""

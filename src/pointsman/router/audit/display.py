@@ -92,6 +92,8 @@ def what_of(row: Row) -> str:
     """The tool, the queries or the method of a row, in a few words."""
     if row.kind == "read":
         return f"{row.method} {row.tool_key or row.server_id or ''}".rstrip()
+    if row.kind == "change":  # such as the owner's yes, no or always, each of a tool
+        return f"{row.method} {row.tool_key or ''}".rstrip()
     return row.tool_key or ", ".join(f"“{query}”" for query in row.queries or ()) or row.method
 
 

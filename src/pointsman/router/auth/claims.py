@@ -71,8 +71,8 @@ def rights_of(issuers: Iterable[Auth], identity_id: str) -> Token | None:
     rule = issuer.claims.get(rule_name) if issuer is not None else None
     if rule is None:
         return None
-    listed = SCOPES if scopes is None else scopes.split(",")
-    left = tuple(scope for scope in rule.scopes if scope in listed)
+    dropped = frozenset(SCOPES).difference(SCOPES if scopes is None else scopes.split(","))
+    left: tuple[Scope, ...] = tuple(scope for scope in rule.scopes if scope not in dropped)
     if not left:
         return None
     return Token(

@@ -14,6 +14,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from pointsman.core.model import Json
@@ -45,7 +46,7 @@ class Answer(Struct, frozen=True):
     """What was answered. `document` is empty where an error status came without a JSON object."""
 
     status: int
-    headers: Mapping[str, str]  # case-insensitive
+    headers: Mapping[str, str]  # case-insensitive; those of the same name joined by commas
     document: Json
 
     @property
@@ -277,23 +278,27 @@ async def _read(response: aiohttp.ClientResponse, limit_bytes: int) -> Answer:
     status = response.status
     if 300 <= status < 400:
         raise FetchError(f"it redirects (HTTP {status}), which is not followed")
-    failed = status >= HTTPStatus.BAD_REQUEST
+    failed, headers = status >= HTTPStatus.BAD_REQUEST, _joined(response.headers)
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise FetchError("it compressed its answer, which it was asked not to do")
     data = await _body(response, limit_bytes)
     if not _is_json(response.content_type):
         if failed:
-            return Answer(status, response.headers, {})
+            return Answer(status, headers, {})
         raise FetchError("its answer is not JSON")
     try:
         document = decode(data)
     except InvalidJsonError:
         document = None
     if isinstance(document, dict):
-        return Answer(status, response.headers, document)
+        return Answer(status, headers, document)
     if failed:
-        return Answer(status, response.headers, {})
+        return Answer(status, headers, {})
     raise FetchError("its answer is not a JSON object")
+
+
+def _joined(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    return CIMultiDict((name, ", ".join(headers.getall(name))) for name in dict.fromkeys(map(str.lower, headers)))
 
 
 async def _body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import logging
 import re
 import time
 from base64 import urlsafe_b64decode
@@ -13,20 +14,23 @@ from pointsman.catalog.identities import Identity
 from pointsman.catalog.tokens import LEEWAY_S
 from pointsman.config.auth_model import Auth
 from pointsman.config.model import Token
-from pointsman.core.errors import UnauthorizedError
+from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Json, WallClock
 from pointsman.core.wire import InvalidJsonError, decode
 from pointsman.router.auth.claims import identity_of, rights_of
 from pointsman.router.auth.jwks import KeySet
 from pointsman.router.auth.metadata import Resources
 
+logger = logging.getLogger(__name__)
+
 LAST_S: Final = 253_402_300_800  # the end of the year 9999, before which `exp` must be
 TRUST_S: Final = 3_600.0  # until a token is verified again: its key may have been withdrawn
 MAX_KEY_ID_CHARS: Final = 256
 MAX_AUDIENCES: Final = 32  # that one token may name
+MAX_STRANGERS: Final = 1_000  # accounts without a rule that are logged until the next reload
 MAX_RIGHTS: Final = 4_096  # ids whose rights are kept
 _JWT: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
-_TYPES: Final = frozenset({None, "jwt", "at+jwt", "application/at+jwt"})  # `typ`, in lower case
+_TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})  # `typ`, in lower case
 _SIGN_IN: Final = "Sign in again at your authorization server."
 
 
@@ -46,6 +50,7 @@ class Issuers:
         self._by_address = {one.issuer: one for one in issuers}
         self._resources = resources
         self._rights: dict[str, Token | None] = {}
+        self._strangers: set[tuple[str, str]] = set()  # that were logged
         self._clock = clock
         known: Mapping[tuple[str, str | None], KeySet] = before.keys if before is not None else {}
         places = {(one.issuer, one.jwks_uri): one for one in issuers}
@@ -71,7 +76,11 @@ class Issuers:
             raise UnauthorizedError(f"This access token is signed with a key that its issuer does not list. {_SIGN_IN}")
         claims = _verified(secret, key, algorithm, issuer)
         projects = self._audience(claims, issuer)
-        identity_id = identity_of(issuer, claims, projects)
+        try:
+            identity_id = identity_of(issuer, claims, projects)
+        except ForbiddenError:
+            self._log_stranger(issuer, claims["sub"])
+            raise
         rights = self.rights_of(identity_id)
         if rights is None:
             raise UnauthorizedError(f"This access token is no longer valid here. {_SIGN_IN}")
@@ -87,6 +96,13 @@ class Issuers:
                 self._rights.clear()
             self._rights[identity_id] = rights_of(self._issuers, identity_id)
         return self._rights[identity_id]
+
+    def _log_stranger(self, issuer: Auth, subject: str) -> None:
+        """Tell the operator once who was refused: the client's own log does not reach him."""
+        stranger = (issuer.name, subject)
+        if stranger not in self._strangers and len(self._strangers) < MAX_STRANGERS:
+            self._strangers.add(stranger)
+            logger.info("no rule of `auth` holds for the account %r of issuer %s", subject, issuer.name)
 
     def _audience(self, claims: Json, issuer: Auth) -> tuple[str, ...] | None:
         """The projects that a token was issued for; None: for the whole gateway. Raises UnauthorizedError."""
@@ -124,8 +140,8 @@ def _algorithm(header: Json, issuer: Auth) -> str:
 
     Raises UnauthorizedError.
     """
-    kind = header.get("typ")
-    if (kind.lower() if isinstance(kind, str) else kind) not in _TYPES or "crit" in header:
+    kind = header.get("typ", "JWT")
+    if _text(kind).lower() not in _TYPES or "crit" in header:
         raise UnauthorizedError("This token is not an access token: its header has another `typ`, or a `crit`.")
     algorithm = _text(header.get("alg"))
     allowed: tuple[str, ...] = issuer.algorithms

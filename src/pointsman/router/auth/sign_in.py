@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pointsman.catalog.effects import effect_of
 from pointsman.catalog.identities import Identities, IdentitySource, is_identity
@@ -13,8 +13,10 @@ from pointsman.config.value_types import SCOPES, Scope
 from pointsman.core.errors import ScopeError
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.router.auth.claims import oauth_scopes, unnarrowed
-from pointsman.router.auth.issuers import Issuers
 from pointsman.router.auth.metadata import Resources, own_issuer, resources_of
+
+if TYPE_CHECKING:
+    from pointsman.router.auth.issuers import Issuers
 
 _EXECUTE: Final = "tool_execute"
 _READS: Final = ("resources/", "prompts/", "skills/")  # the beginnings of methods that need `read`
@@ -44,7 +46,8 @@ class Access:
         if rules != self._rules:
             self.identities.forget_all()
         self._rules = rules
-        self._issuers = Issuers(config.auth, resources, self._issuers) if resources is not None else None
+        # Without rules there is nothing to verify: what fetches keys stays unloaded.
+        self._issuers = _issuers(config, resources, self._issuers) if resources is not None and config.auth else None
         sources: list[IdentitySource] = [self._issuers] if self._issuers is not None else []
         self.identities.sources = [*sources, *([self._own] if self._own is not None and own_server is not None else [])]
 
@@ -55,6 +58,12 @@ class Access:
     async def close(self) -> None:
         if self._issuers is not None:
             await self._issuers.close()
+
+
+def _issuers(config: GatewayConfig, resources: Resources, before: Issuers | None) -> Issuers:
+    from pointsman.router.auth.issuers import Issuers  # on demand: it loads what fetches keys
+
+    return Issuers(config.auth, resources, before)
 
 
 class SignIn:
@@ -97,10 +106,16 @@ class SignIn:
         method, params = message.get("method"), message.get("params") or {}
         rights = self._catalog.rights
         if method == "tools/call":
-            effects = (self._effect_missing(caller, wider, key) for key in self._keys(wider, params))
-            return next((effect for effect in effects if effect is not None), None)
+            return self._call_missing(caller, wider, params)
         if isinstance(method, str) and method.startswith(_READS) and rights.may_read(wider):
             return None if rights.may_read(caller) else "read"
+        return None
+
+    def _call_missing(self, caller: Caller, wider: Caller, params: Json) -> Scope | None:
+        for key in self._keys(wider, params):
+            effect = self._effect_missing(caller, wider, key)
+            if effect is not None:
+                return effect
         return None
 
     def _effect_missing(self, caller: Caller, wider: Caller, key: ToolKey) -> Scope | None:

@@ -75,6 +75,11 @@ def _server_environment(server_id: str | None, config: Path | None, state_dir: P
     if named and server_id is None and not archives:
         return {}
     chosen = _choose_archive(archives, server_id, path)
+    unread = loaded.unread_secrets(f"servers.{chosen}", "state.database")
+    if unread and not (named and unread == ("state.database",)):
+        raise ConfigCommandError(
+            f"`{unread[0]}` in {path} is read from a command or a keyring by the gateway only. Pass --db."
+        )
     if named and archives[chosen].names_store:
         note(
             f"Ignoring {DATABASE}: `servers.{chosen}` in {path} names its own store. Pass --db FILE to use another one."

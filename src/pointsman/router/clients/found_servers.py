@@ -22,7 +22,7 @@ from pointsman.config.pasted import (
     tool_permissions,
 )
 from pointsman.config.secrets import PREFIX
-from pointsman.config.yaml.document import input_variable
+from pointsman.config.yaml.references import input_variable
 from pointsman.router.clients.client_file import ClientFileError, parsed, read
 from pointsman.router.clients.dialects import DIALECTS, Dialect, Format, project_file, user_file
 from pointsman.router.clients.registry import is_registry_entry, registry_entries, registry_server

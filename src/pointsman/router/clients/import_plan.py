@@ -17,6 +17,7 @@ from pointsman.config.pasted import MAX_ID, accept_pasted, mended_id
 from pointsman.config.server_model import Server
 from pointsman.config.value_types import ID_PATTERN
 from pointsman.config.yaml.document import Document, render
+from pointsman.config.yaml.references import secret_references
 from pointsman.router.clients.found_servers import Findings, Found, LeftOut, points_here
 from pointsman.router.clients.secret_files import FOLDER, move_secrets
 
@@ -59,7 +60,7 @@ def plan_import(
         plan.left_out += one.left_out
         plan.problems += one.problems
         for found, expanded in zip(one.servers, _expanded(one.servers, config_path, environ), strict=True):
-            reason = _reason_against({**expanded, "name": found.name}, known, own_urls)
+            reason = _secrets_in(found.server) or _reason_against({**expanded, "name": found.name}, known, own_urls)
             if reason is not None:
                 plan.left_out.append(LeftOut(found.source, found.name, reason))
                 continue
@@ -93,6 +94,17 @@ def _expanded(found: list[Found], path: Path, environ: Mapping[str, str]) -> lis
     listed = {str(index): one.server for index, one in enumerate(found)}
     data = Document(json.dumps({"servers": listed}), str(path), environ).data
     return list(data["servers"].values())
+
+
+def _secrets_in(server: Mapping[str, Any]) -> str | None:
+    """Why a server is left out that would run a command of the block's author, or read the keyring.
+
+    In the arguments of a program, an escaped `$${cmd:...}` is literal: a shell has such words, too.
+    """
+    others = json.dumps({key: value for key, value in server.items() if key != "args"}).replace("$${", "${")
+    if next(secret_references(others + json.dumps(server.get("args", []))), None) is None:
+        return None
+    return "it has `${cmd:...}` or `${keyring:...}`, which is never imported; write the entry under `servers` yourself"
 
 
 def _identity(entry: Any) -> str:

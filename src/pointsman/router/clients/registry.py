@@ -56,10 +56,10 @@ def _from_package(package: Mapping[str, Any], values: _Values) -> Server:
     command = (
         hint if isinstance(hint, str) and hint in ("npx", "uvx", "docker", "podman", "dnx", "bunx") else _RUNTIMES[kind]
     )
-    identifier, version = str(package["identifier"]), package.get("version")
+    identifier, version = _literal(str(package["identifier"])), package.get("version")
     mark = ":" if kind == "oci" else "@"
     if isinstance(version, str) and version and mark not in identifier.rpartition("/")[2]:
-        identifier += f"{mark}{version}"
+        identifier += f"{mark}{_literal(version)}"
     environment = values.named(_get(package, "environmentVariables"))
     runtime = values.arguments(_get(package, "runtimeArguments"))
     if kind == "oci":
@@ -108,7 +108,7 @@ class _Values:
             hint = str(_get(one, "valueHint") or name or "argument").lstrip("-")
             value = self._value(one, hint)
             if isinstance(name, str):
-                args.append(name)
+                args.append(_literal(name))
             if value is not None:
                 args.append(value)
             elif isinstance(name, str) and one.get("format") not in (None, "boolean"):
@@ -125,7 +125,11 @@ class _Values:
             value = self._value({**described, "isRequired": True}, match[1])
             return value or ""
 
-        return _VARIABLE.sub(replaced, text.replace("${", "$${"))
+        escaped, position, result = _literal(text), 0, ""
+        for match in _VARIABLE.finditer(escaped):
+            result = _joined(_joined(result, escaped[position : match.start()]), replaced(match))
+            position = match.end()
+        return _joined(result, escaped[position:])
 
     def _value(self, described: Mapping[str, Any], name: str) -> str | None:
         for key in ("value", "default"):
@@ -138,6 +142,15 @@ class _Values:
         text = described.get("description")
         self._needed[variable] = f" ({text.strip()[:80]})" if isinstance(text, str) and text.strip() else ""
         return f"${{{variable}:-}}"
+
+
+def _literal(text: str) -> str:
+    return text.replace("${", "$${")
+
+
+def _joined(text: str, more: str) -> str:
+    """A `$` at the end and a `{` at the beginning stay literal: they must not become a reference of ours."""
+    return f"{text}${more}" if text.endswith("$") and more.startswith("{") else text + more
 
 
 def _mappings(values: Any) -> Sequence[Mapping[str, Any]]:

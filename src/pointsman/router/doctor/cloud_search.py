@@ -9,7 +9,7 @@ from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.cloud import errors as cloud_errors
 from pointsman.providers.cloud.errors import CloudError
 from pointsman.providers.cloud.provider import CloudSearchProvider
-from pointsman.router.doctor.findings import Finding, Inspected
+from pointsman.router.doctor.findings import Finding, Inspected, unread_text
 
 SHOWN_PROJECTS = 20
 _SAMPLE = ToolDocument("doctor:greet", "greet", "Doctor", "Greet somebody by name", {})
@@ -23,6 +23,8 @@ async def check_cloud_search(inspected: Inspected) -> list[Finding]:
     if not projects:
         unused = "`cloud_search` is set, but no project has `optimization: cloud`, so it is not used."
         return [Finding("cloud_search", "note", unused)]
+    if unread := inspected.config.unread_secrets("cloud_search"):
+        return [Finding("cloud_search", "note", unread_text(unread, "the search service was not asked"))]
     import httpx2  # noqa: F401 - imported before the search is timed
 
     cloud = CloudSearchProvider(inspected.config.cloud_search)

@@ -9,12 +9,14 @@ from pointsman.router.doctor.cloud_search import check_cloud_search
 from pointsman.router.doctor.configuration import check_configuration, check_place, check_secrets, check_tokens
 from pointsman.router.doctor.findings import Check, Finding, Inspected
 from pointsman.router.doctor.gateway import (
+    check_approvals,
     check_definitions,
     check_gateway,
     check_own_server,
     check_refused_clients,
     check_servers,
 )
+from pointsman.router.doctor.patterns import check_patterns
 from pointsman.router.doctor.sandboxes import check_sandboxes
 from pointsman.router.doctor.surroundings import (
     check_certificates,
@@ -36,6 +38,8 @@ CHECKS: tuple[Check, ...] = (
     check_gateway,
     check_servers,
     check_definitions,
+    check_patterns,
+    check_approvals,
     check_own_server,
     check_programs,
     check_sandboxes,
@@ -63,7 +67,8 @@ def with_gateway(inspected: Inspected) -> Inspected:
         return inspected
     try:
         status = ask(inspected.state_dir, "status")
+        tools = tuple(ask(inspected.state_dir, "names")["tools"])
     except (NoGatewayError, OperationError) as error:
         return dataclasses.replace(inspected, running=running, channel_problem=str(error))
     running = RunningGateway(status["url"], status["process"], status["configuration"])  # of replicas, the one asked
-    return dataclasses.replace(inspected, running=running, status=status)
+    return dataclasses.replace(inspected, running=running, status=status, tools=tools)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +36,7 @@ class Inspected:
     token: str | None = None  # with which a client would connect
     running: RunningGateway | None = None
     status: Mapping[str, Any] | None = None  # the answer of the owner's channel
+    tools: Sequence[str] = ()  # the keys of all tools that its servers list
     channel_problem: str = ""  # why there is no status
     client: str | None = None  # of which the file is checked, too
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -55,8 +56,10 @@ class Inspected:
 
     @property
     def audit_rows(self) -> Source:
-        """Where the audit is read."""
-        return audit_source(self.state_dir, self.config.state.database if self.config is not None else None)
+        """Where the audit is read: the files alone, if the address of the database was not read."""
+        if self.config is None or self.config.unread_secrets("state.database"):
+            return audit_source(self.state_dir, None)
+        return audit_source(self.state_dir, self.config.state.database)
 
     @property
     def configured_url(self) -> str | None:
@@ -65,6 +68,11 @@ class Inspected:
             return None
         host = self.config.listen.host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.config.listen.port}/mcp"
+
+
+def unread_text(keys: Sequence[str], consequence: str) -> str:
+    """The note for a check that would need the value of a command or a keyring."""
+    return f"`{keys[0]}` is read from a command or a keyring by the gateway only, so {consequence}."
 
 
 Check = Callable[[Inspected], list[Finding] | Awaitable[list[Finding]]]

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pointsman.catalog.definition_watch import counted
 from pointsman.core.errors import UNKNOWN_HOST, UNKNOWN_ORIGIN
+from pointsman.core.model import NEEDS_SIGN_IN
 from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.audit.rows import Row
@@ -131,6 +133,8 @@ def _check_servers_of(inspected: Inspected, servers: Mapping[str, Any]) -> list[
             findings.append(_without_tools(one))
         elif one["enabled"] and one["state"] == "not answering":
             findings.append(_silent(one))
+        elif one["enabled"] and one["state"] == NEEDS_SIGN_IN:
+            findings.append(Finding("servers", "problem", f"Server `{one['id']}` does not run: {one['reason']}."))
         elif one["enabled"] and one["state"] == "starting":
             findings.append(Finding("servers", "note", f"Server `{one['id']}` is starting: {one['reason']}."))
     if findings or not servers["list"]:
@@ -143,12 +147,22 @@ def check_definitions(inspected: Inspected) -> list[Finding]:
     findings = []
     for one in inspected.status["servers"]["list"] if inspected.status is not None else ():
         if flags := one.get("flags"):
-            tools = len({flag["tool"] for flag in flags})
-            what = "The definition of 1 tool" if tools == 1 else f"The definitions of {tools} tools"
+            count = counted({(flag["kind"], flag["tool"]) for flag in flags})
+            of_tools = "The definition of " if count == "1 tool" else "The definitions of "
+            what = f"{of_tools if count.endswith(('tool', 'tools')) else ''}{count}"
             text = f"{what} of server `{one['id']}` should be read before you trust the server."
             lines = tuple(sanitize(flag["text"], MAX_FLAG_CHARS) for flag in flags)
             findings.append(Finding("definitions", "note", text, lines))
     return findings
+
+
+def check_approvals(inspected: Inspected) -> list[Finding]:
+    """Note calls that wait for the owner's yes."""
+    waiting = inspected.status.get("waiting", {}).get("calls") if inspected.status is not None else None
+    if not waiting:
+        return []
+    what = "1 call waits" if waiting == 1 else f"{waiting} calls wait"
+    return [Finding("approvals", "note", f"{what} for your yes. `pointsman approve` lists what waits.")]
 
 
 def check_own_server(inspected: Inspected) -> list[Finding]:

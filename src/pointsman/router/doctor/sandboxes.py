@@ -9,6 +9,7 @@ from pointsman.router.doctor.findings import Finding, Inspected
 from pointsman.router.downstream.bundled import secret_values
 from pointsman.router.downstream.stdio.environment import child_environment
 from pointsman.router.downstream.stdio.launch import Confined, Launch, SandboxRefusedError, protected_paths
+from pointsman.router.owner.description import with_sandbox_paths
 
 
 async def check_sandboxes(inspected: Inspected) -> list[Finding]:
@@ -20,8 +21,9 @@ async def check_sandboxes(inspected: Inspected) -> list[Finding]:
         try:
             launch = await asyncio.to_thread(_planned, inspected, server_id, server)
         except SandboxRefusedError as error:
-            if str(error) not in _reported(inspected, server_id):
-                findings.append(Finding("sandbox", "problem", f"Server `{server_id}` does not start: {error}."))
+            reason = with_sandbox_paths(str(error), server)
+            if reason not in _reported(inspected, server_id):
+                findings.append(Finding("sandbox", "problem", f"Server `{server_id}` does not start: {reason}."))
         except OSError:
             pass  # the check of programs says that there is none
         else:

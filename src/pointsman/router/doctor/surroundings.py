@@ -17,7 +17,7 @@ from pathlib import Path
 from pointsman.config.server_model import Server
 from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import read_rows
-from pointsman.router.doctor.findings import Finding, Inspected
+from pointsman.router.doctor.findings import Finding, Inspected, unread_text
 from pointsman.router.doctor.gateway import INSTALL, NO_PROGRAM, is_loopback
 from pointsman.router.downstream.stdio.environment import missing_program_hint
 
@@ -95,6 +95,8 @@ def check_database(inspected: Inspected) -> list[Finding]:
     """Check that the database of the configuration can be read. A gateway goes on without it."""
     if inspected.config is None or inspected.config.state.database is None:
         return []
+    if unread := inspected.config.unread_secrets("state.database"):
+        return [Finding("database", "note", unread_text(unread, "the database was not asked"))]
     try:
         rows = list(read_rows(inspected.audit_rows, newest=1))
     except READ_ERRORS as error:

@@ -31,6 +31,41 @@ class SessionRenewedError(CallNotSentError):
     over = False
 
 
+class SignInNeededError(CallNotSentError):
+    """The server refused the request without looking at it: a person has to sign in first.
+
+    `person` is false where the gateway signs in by itself, and was refused.
+    """
+
+    def __init__(self, reason: str, *, person: bool = True) -> None:
+        super().__init__(reason)
+        self.person = person
+
+
+class Authorizer(Protocol):
+    """Adds the gateway's or a caller's token to the requests to one server."""
+
+    async def header(self) -> str | None:
+        """The value of `Authorization` for the next request; None: it goes without.
+
+        Raises:
+            SignInNeededError, ConnectionLostError.
+        """
+        ...
+
+    async def after_refusal(self, sent: str | None, status: int, challenge: str | None) -> str | None:
+        """What to send once more, after a 401 or 403 with this `WWW-Authenticate`; None: this is no matter of tokens.
+
+        Raises:
+            SignInNeededError, ConnectionLostError.
+        """
+        ...
+
+    def refused_again(self) -> SignInNeededError:
+        """The error for a request that was refused with the new token, too."""
+        ...
+
+
 class BudgetExceededError(Exception):
     """The server sent more bytes or messages than one call may bring. `str(error)` names the limit."""
 

@@ -96,6 +96,16 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
     async def ask(self, method: str, params: Json) -> Json:
         return await self._asker.ask(self, method, params)
 
+    def reachable(self) -> bool:
+        if self._successor is not None:
+            return True  # a modern client, which comes back with its answer
+        if not self._working or self._cancelled or self.disconnected:
+            return False
+        if self._log is not None and self._log.reader is not self._stream:
+            return self._log.reader is not None  # it has lost the stream, and may have resumed it elsewhere
+        connection = self._http.connection
+        return connection is None or not connection.transport.is_closing()
+
     # For the front
 
     @property

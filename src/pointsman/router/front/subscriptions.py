@@ -83,3 +83,6 @@ class NoClient:
 
     async def ask(self, method: str, params: Json) -> Json:
         raise CannotAskError("No client waits for this request.")
+
+    def reachable(self) -> bool:
+        return False

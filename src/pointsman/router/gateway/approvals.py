@@ -6,6 +6,7 @@ and raises StateAwayError; call it from a thread.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Sequence
@@ -23,6 +24,10 @@ MOST_DEFERRED: Final = 50  # calls of one token that wait for the owner
 _PENDING: Final = "confirm/pending/"
 _ALWAYS: Final = "confirm/always/"
 _ROUND: Final = "confirm/round/"
+_GATEWAY: Final = "confirm/gateway/"
+LEASE_S: Final = 10.0  # a call is listed as long as the gateway in which it waits renews its lease
+RENEW_S: Final = 3.0
+_GONE_S: Final = 10.0  # for the owner to be told
 ID_CHARS: Final = 10
 T = TypeVar("T", bound=msgspec.Struct)
 _sorted = msgspec.json.Encoder(order="sorted")
@@ -57,6 +62,8 @@ class Pending(msgspec.Struct, frozen=True, rename="camel"):
     until: float
     answer: Answer | None = None
     by: str = ""  # who answered: `page` or `cli`
+    gateway: str = ""  # in which it waits, if it is `asked`
+    gone: bool = False  # it was not made in spite of a yes, because its client had left
 
 
 class Standing(msgspec.Struct, frozen=True, rename="camel"):
@@ -91,6 +98,8 @@ class Approvals:
     def __init__(self, values: KeyValues, clock: WallClock = time.time) -> None:
         self._values = values
         self._clock = clock
+        self._own = secrets.token_hex(8)
+        self._renew_at = -math.inf  # on the monotonic clock
 
     # For the gate
 
@@ -120,15 +129,29 @@ class Approvals:
         return pending
 
     def add(self, pending: Pending, life_s: float) -> None:
-        """List a call that waits in this gateway."""
-        self._values.put(_asked_key(pending), _encode(pending), life_s=life_s)
+        """List a call that waits in this gateway, as long as `answers` is called at least every RENEW_S."""
+        self._renew_lease()
+        listed = msgspec.structs.replace(pending, gateway=self._own)
+        self._values.put(_asked_key(pending), _encode(listed), life_s=life_s)
 
     def remove(self, pending: Pending) -> None:
         self._values.delete(_asked_key(pending))
 
+    def leave(self, pending: Pending) -> None:
+        """Say that a call that was answered is not made: its client has left."""
+        gone = msgspec.structs.replace(pending, gone=True)
+        self._values.put(_asked_key(pending), _encode(gone), life_s=_GONE_S)
+
     def answers(self) -> dict[str, Pending]:
         """The answered ones of those that wait in a gateway, by id."""
+        self._renew_lease()
         return {one.id: one for one in self.pending() if one.asked and one.answer is not None}
+
+    def _renew_lease(self) -> None:
+        now = time.monotonic()
+        if now >= self._renew_at:
+            self._values.put(_GATEWAY + self._own, b"", life_s=LEASE_S)
+            self._renew_at = now + RENEW_S
 
     def open_round(self, call: Call, life_s: float) -> str:
         """A word by which the next round of a confirmed call is known, once."""
@@ -151,9 +174,12 @@ class Approvals:
     # For the owner
 
     def pending(self) -> Sequence[Pending]:
-        """The oldest first."""
-        found = (_decode(entry, Pending) for entry in self._values.list(_PENDING).values())
-        return sorted((one for one in found if one is not None), key=lambda one: one.at)
+        """The oldest first. A call that waited in a gateway that was killed is not listed any more."""
+        found = [_decode(entry, Pending) for entry in self._values.list(_PENDING).values()]
+        waiting = [one for one in found if one is not None and not one.gone]
+        running = self._values.list(_GATEWAY) if any(one.asked for one in waiting) else {}
+        listed = (one for one in waiting if not one.asked or _GATEWAY + one.gateway in running)
+        return sorted(listed, key=lambda one: one.at)
 
     def standing(self) -> Sequence[Standing]:
         found = (_decode(entry, Standing) for entry in self._values.list(_ALWAYS).values())
@@ -180,8 +206,9 @@ class Approvals:
             return False
         return self._values.delete(key, version=entry.version)
 
-    def is_listed(self, pending: Pending) -> bool:
-        return self._values.get(_asked_key(pending)) is not None
+    def listed(self, pending: Pending) -> Pending | None:
+        """A call that waits in a gateway, as long as that has not taken its answer; or that is `gone`."""
+        return _decode(self._values.get(_asked_key(pending)), Pending)
 
     def always(self, call: Call, secret: str, by: str) -> Standing:
         """Say yes to all calls of a tool by a token, as it is defined in `call`."""

@@ -217,7 +217,8 @@ class Gate:
         gated.record.confirmed = f"{answer.by} {answer.word}"
 
     async def _first_answer(self, back: BackChannel, question: Json, pending: Pending) -> _Answer | None:
-        """The answer of the client or of the owner; None: neither answered in time.
+        """The answer of the client or of the owner; None: neither answered in time. The owner's counts only as long as
+        the client is there: a legacy client that was killed has left, though it could still resume its stream.
 
         Raises StateAwayError, and as `BackChannel.ask`.
         """
@@ -227,14 +228,18 @@ class Gate:
         self._open[pending.id] = owner
         self._watch()
         client = asyncio.ensure_future(_ask(back, question))
+        end = self.approvals.remove
         try:
             await asyncio.wait((client, owner), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-            if owner.done():
-                return owner.result()
-            return client.result() if client.done() else None
+            if not owner.done():
+                return client.result() if client.done() else None
+            if not back.reachable():
+                end = self.approvals.leave
+                raise ClientGoneError
+            return owner.result()
         finally:
             del self._open[pending.id]
-            self._spawn(self._remove(pending))
+            self._spawn(self._end(end, pending))
             client.cancel()
             await asyncio.gather(client, return_exceptions=True)
 
@@ -311,9 +316,9 @@ class Gate:
             if found is not None and found.answer is not None and not waiting.done():
                 waiting.set_result(_Answer(found.answer, found.by))
 
-    async def _remove(self, pending: Pending) -> None:
+    async def _end(self, end: Callable[[Pending], None], pending: Pending) -> None:
         try:
-            await asyncio.to_thread(self.approvals.remove, pending)
+            await asyncio.to_thread(end, pending)
         except StateAwayError as error:
             logger.warning("a call that is over stays listed until its time is over: %s", error)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pointsman.catalog.confirmation import Rule
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
+from pointsman.catalog.rights import OWNER_ID
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core import wire
 from pointsman.core.errors import (
@@ -26,7 +27,15 @@ from pointsman.core.errors import (
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.core.rounds import own_round
 from pointsman.core.sdk import INPUT_REQUIRED_METHODS
-from pointsman.core.seams import CONFIRMATION, INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError, Span
+from pointsman.core.seams import (
+    CONFIRMATION,
+    COUNTED_ROUND,
+    INVALID_PARAMS,
+    BackChannel,
+    FrontRequest,
+    ProtocolError,
+    Span,
+)
 from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending
 from pointsman.router.downstream.server.fleet import Fleet
@@ -229,8 +238,7 @@ class Executor:
             record.read_as = reading.read_as
         elif (deferred := tool.check_arguments(reading.arguments)) is not None:
             await self._check_process.settle(deferred, request.caller.token_id)
-        if self._rates.rules is not None:
-            await self._rates.count("calls", request.caller, tool.server_id, tool.tool_name)
+        round_number = None if self._rates.rules is None else await self._count(request, tool)
         rule = self._catalog.rights.confirm.of(request.caller, tool.server_id)
         gated = rule is not None and await self._confirm(request, back, record, rule, tool, reading)
         params: Json = {"name": tool.tool_name, "arguments": reading.arguments}
@@ -251,9 +259,25 @@ class Executor:
         record.finish(*_ending(result, bundled), bytes=size)
         if result.get("resultType") == "input_required":
             result = await self._with_confirmation(request, tool, reading, result, gated)
+            if round_number is not None:
+                key = ToolKey(tool.server_id, tool.tool_name)
+                result |= self._rates.rounds.open(request.caller, key, round_number)
         if size > OFF_LOOP_BYTES:
             await own_round()  # looking for links took some milliseconds, and so does encoding
         return result, size
+
+    async def _count(self, request: FrontRequest, tool: KnownTool) -> int | None:
+        """Count a call, unless it is a further round of one; return the number of the round. Raises RateLimitedError.
+
+        None: the owner's, which is not counted.
+        """
+        if request.caller.token_id == OWNER_ID:
+            return None
+        key = ToolKey(tool.server_id, tool.tool_name)
+        number = self._rates.rounds.use(request.counted_round, request.caller, key)
+        if not number:
+            await self._rates.count("calls", request.caller, tool.server_id, tool.tool_name)
+        return number
 
     async def _confirm(
         self, request: FrontRequest, back: BackChannel, record: Record, rule: Rule, tool: KnownTool, reading: Reading
@@ -268,8 +292,8 @@ class Executor:
     async def _with_confirmation(
         self, request: FrontRequest, tool: KnownTool, reading: Reading, result: Json, gated: bool
     ) -> Json:
-        """Let a modern client go on with a confirmed call. No server can say that a call is confirmed."""
-        result = {key: value for key, value in result.items() if key != CONFIRMATION}
+        """Let a modern client go on with a confirmed call. No server can say that a call is confirmed, or counted."""
+        result = {key: value for key, value in result.items() if key not in (CONFIRMATION, COUNTED_ROUND)}
         return await self._gate.next_round(request, tool, reading.arguments, result) if gated else result
 
     async def _check_arguments(

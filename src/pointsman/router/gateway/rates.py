@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, Literal
 
 from msgspec import Struct
 
-from pointsman.catalog.identities import is_identity, person_of
+from pointsman.catalog.identities import MARK, person_of
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.model import GatewayConfig, Token
 from pointsman.config.part import Part
 from pointsman.core.errors import RateLimitedError
-from pointsman.core.model import Caller, ToolKey, WallClock
+from pointsman.core.model import Caller, Json, ToolKey, WallClock
+from pointsman.core.seams import COUNTED_ROUND
 from pointsman.router.auth.claims import rule_of
 from pointsman.router.state.key_values import KeyValues, StateAwayError
 from pointsman.router.state.rate_counters import PREFIX, LocalCounters, SharedCounters
@@ -26,6 +29,8 @@ Use = Literal["calls", "discoveries", "reads"]
 
 _USES: Final[tuple[Use, ...]] = ("calls", "discoveries", "reads")
 _PERIODS: Final = (MINUTE, DAY)
+MAX_ROUNDS: Final = 10  # of one call that is counted once
+MAX_OPEN_ROUNDS: Final = 10_000
 
 LimitsOf = Mapping[tuple[Use, str], tuple[Limit, ...]]
 """By what is counted, and the id of the token or server or the key of the tool."""
@@ -45,7 +50,7 @@ class Rules(Struct, frozen=True):
     rights_of: RightsOf
 
     def of(self, use: Use, token_id: str, tool: ToolKey | None) -> tuple[Limit, ...]:
-        found = self._of_identity(use, token_id) if is_identity(token_id) else self.tokens.get((use, token_id), ())
+        found = self._of_identity(use, token_id) if token_id[:1] == MARK else self.tokens.get((use, token_id), ())
         if tool is None:
             return found
         return found + self.servers.get((use, tool.server_id), ()) + self.tools.get((use, str(tool)), ())
@@ -121,6 +126,34 @@ def _limits(
     return found
 
 
+class Rounds:
+    """The rounds of calls that were counted. A modern client repeats its call to answer a server's question: that is
+    the same call, as often as the server asks, up to a bound. A word for it is used once, so that a repetition which a
+    client sends again is counted. They are in memory: what another gateway or an earlier process gave out is counted.
+    """
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[str, tuple[Caller, ToolKey, int]] = OrderedDict()
+
+    def open(self, caller: Caller, tool: ToolKey, number: int) -> Json:
+        """What a result has for the next round, after so many: a word, or nothing if that one is counted again."""
+        if number >= MAX_ROUNDS:
+            return {}
+        word = secrets.token_urlsafe(12)
+        self._open[word] = (caller, tool, number + 1)
+        if len(self._open) > MAX_OPEN_ROUNDS:
+            self._open.popitem(last=False)
+        return {COUNTED_ROUND: word}
+
+    def use(self, word: str | None, caller: Caller, tool: ToolKey) -> int:
+        """The number of the round for which a word was given, used up by this; 0: it was given for none."""
+        found = self._open.get(word) if word is not None else None
+        if word is None or found is None or found[:2] != (caller, tool):
+            return 0
+        del self._open[word]
+        return found[2]
+
+
 class Rates:
     """`configure` it, then `count` each use, unless `rules` is None. `run` it as a task; `close` it in the end."""
 
@@ -128,6 +161,7 @@ class Rates:
         """`store`: keeps the counts of a day; if it is `shared`, all counts, for all gateways on it."""
         self.rules: Rules | None = None
         self.rights_of: RightsOf = _nobody  # of those who have signed in
+        self.rounds = Rounds()
         self._store = store
         self._shared = SharedCounters(store) if store is not None and shared else None
         self.local = LocalCounters(None if shared else store, clock)  # for all, while the shared ones are away

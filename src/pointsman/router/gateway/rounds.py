@@ -40,6 +40,9 @@ class RecordedRounds(Struct, eq=False):
         self.next_round()
         return answer
 
+    def reachable(self) -> bool:
+        return self._back.reachable()
+
     def next_round(self) -> None:
         """Begin the next row at the first answer, however many questions were asked at once. Raises ProtocolError."""
         if not self._waiting:

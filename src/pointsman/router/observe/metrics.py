@@ -83,6 +83,7 @@ class Metrics:
         self._discovery_seconds: dict[Labels, Histogram] = {}
         self._refused: dict[Labels, Count] = {}
         self._rate_limited: dict[Labels, Count] = {}
+        self._confirmations: dict[Labels, Count] = {}
         self._tool_changes: dict[Labels, Count] = {}
         self.refusals: dict[tuple[str, str | None, str | None], Refusal] = {}  # by client, token and code; latest last
         self._journal_failures = Count()
@@ -91,6 +92,8 @@ class Metrics:
         self._gauges = gauges
 
     def finished(self, intent: Intent, outcome: Outcome) -> None:
+        if outcome.confirmed is not None:  # one of some fifteen texts of the gate
+            _counter(self._confirmations, (outcome.confirmed, self._names.project(intent.project))).count += 1
         if outcome.outcome == "denied" or intent.kind != "execute":
             self._finished_other(intent, outcome)
             return
@@ -251,6 +254,12 @@ class Metrics:
             "Calls rejected by a rate limit.",
             ("server", *project),
             _visible(_by_project(self._rate_limited, projects), may_see),
+        )
+        yield exposition.counter_family(
+            "confirmations",
+            "Calls that needed a person's yes, by how it was given or why it was not.",
+            ("answer", *project),
+            _by_project(self._confirmations, projects),
         )
         changes = _visible(self._tool_changes, may_see)
         yield exposition.counter_family(

@@ -41,6 +41,17 @@ async def list_approvals(parts: Parts) -> Json:
     }
 
 
+async def count_waiting(parts: Parts) -> int | None:
+    """How many calls wait for an answer; None: the state store cannot be read."""
+    if parts.catalog.rights.confirm.idle:
+        return 0
+    try:
+        listed = (await list_approvals(parts))["pending"]
+    except OwnerError:
+        return None
+    return sum(one["answer"] is None for one in listed)
+
+
 async def answer_call(parts: Parts, approval_id: str, answer: Answer, asked_by: str) -> Json:
     """Answer a call that waits. `once`: this call, or the next identical one of a client that cannot be asked."""
     store = parts.gateway.gate.approvals
@@ -59,7 +70,7 @@ async def answer_call(parts: Parts, approval_id: str, answer: Answer, asked_by: 
         await _stored(lambda: store.always(pending.call, secret, by))
     _record(parts, answer, pending.call.token, pending.call.tool_key, pending.server_id, asked_by)
     if pending.asked:
-        await _until_taken(parts, store, pending)
+        await _until_taken(parts, store, pending, answer)
     return _described(pending) | {"answer": answer}
 
 
@@ -95,14 +106,14 @@ async def withdraw(parts: Parts, approval_id: str, asked_by: str) -> Json:
     return described
 
 
-async def _until_taken(parts: Parts, store: Approvals, pending: Pending) -> None:
+async def _until_taken(parts: Parts, store: Approvals, pending: Pending, answer: Answer) -> None:
     """Wait until the gateway in which the call waits has the answer. Raises OwnerError: it has ended."""
     parts.gateway.gate.look()
     ends = time.monotonic() + TAKEN_S
-    while await _stored(lambda: store.is_listed(pending)):
-        if time.monotonic() > ends:
+    while (found := await _stored(lambda: store.listed(pending))) is not None:
+        if found.gone or time.monotonic() > ends:
             await _stored(lambda: store.remove(pending))
-            raise _over(pending)
+            raise _left(pending, answer) if found.gone else _over(pending)
         await asyncio.sleep(_LOOK_S)
 
 
@@ -171,6 +182,12 @@ def _over(pending: Pending) -> OwnerError:
     return OwnerError(
         "gone", f"The call `{pending.id}` does not wait any more: it was answered, has ended, or its time is over."
     )
+
+
+def _left(pending: Pending, answer: Answer) -> OwnerError:
+    holds = " The yes for always holds." if answer == "always" else ""
+    caller = f"the client of `{pending.call.token}`"
+    return OwnerError("gone", f"Nothing was run: {caller} left before the call `{pending.id}` was answered.{holds}")
 
 
 async def _stored(work: Callable[[], T]) -> T:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from pointsman.config.edits import Writer
 from pointsman.config.files import ReplaceError, Rewritten, preview, rewrite, take_back
 from pointsman.config.model import GatewayConfig
+from pointsman.config.yaml.references import secret_references
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.edit_errors import EDIT_ERRORS, sentences_of
 from pointsman.router.owner.operations import reload
@@ -74,6 +76,19 @@ def require_literal(value: Any) -> None:
             require_literal(item)
 
 
+def refuse_new_secrets(before: str, after: str) -> str:
+    """Return the text of the file after an edit, unless that adds a command or a keyring, in whatever way.
+
+    Raises OwnerError.
+    """
+    if Counter(secret_references(after)) - Counter(secret_references(before)):
+        raise OwnerError(
+            "reference",
+            "`${cmd:...}` and `${keyring:...}` are not accepted here. Write them into the configuration file instead.",
+        )
+    return after
+
+
 def changed_entries(before: GatewayConfig, after: GatewayConfig) -> Iterator[tuple[str, str]]:
     """What a reload changes: `add`, `change` or `remove`, and the path of an entry or key, such as `servers.time`."""
     sections = ("servers", "projects", "tokens")
@@ -96,8 +111,12 @@ def _same(text: str, seen: str) -> str:
 
 def _edited(parts: Parts, edit: Edit, kind: str, write: Writer) -> Rewritten:
     path = parts.config_path
+
+    def write_without_secrets(path: Path, change: Callable[[str], str]) -> Rewritten:
+        return write(path, lambda text: refuse_new_secrets(text, change(text)))
+
     try:
-        return edit(os.environ, write)
+        return edit(os.environ, write_without_secrets)
     except EDIT_ERRORS as error:
         raise OwnerError("invalid_edit", "\n".join(sentences_of(error, path, kind))) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pointsman.providers.visible import visible_line
 MAX_SHOWN_FLAGS = 50  # of one server
 MAX_SHOWN_CHARS = 80  # of a tool's name
 OFF = "off"  # `optimization: null`
+_SANDBOX_PATH = re.compile(r"path (\d{1,3}) of `sandbox\.(read|write)`")
 MAX_NAMED = 20  # servers in one sentence
 
 
@@ -57,21 +59,40 @@ def target_of(server: Server) -> str:
 
 
 def with_path(reason: str, server: Server | None) -> str:
-    """Why a program cannot be started, with its whole path: a model sees only its name, the owner sees both."""
+    """Why a program cannot be started, with all paths: a model sees only its name, the owner sees both."""
     if server is None or server.command is None:
         return reason
     named = f"`{Path(server.command).name}` cannot be started"
     if not reason.startswith(named):
         return reason
-    return reason.replace(named, f"`{server.command}` cannot be started", 1)
+    return with_sandbox_paths(reason.replace(named, f"`{server.command}` cannot be started", 1), server)
+
+
+def with_sandbox_paths(reason: str, server: Server) -> str:
+    """A refusal of the sandbox with the paths that it means, as they were resolved."""
+    sandbox = server.sandbox
+    if sandbox is None:
+        return reason
+    paths = {"read": sandbox.read, "write": sandbox.write}
+
+    def path(found: re.Match[str]) -> str:
+        number, key = int(found[1]), found[2]
+        return f"`{paths[key][number - 1]}` of `sandbox.{key}`" if number <= len(paths[key]) else found[0]
+
+    return _SANDBOX_PATH.sub(path, reason)
 
 
 def describe_flags(flags: Sequence[Flag]) -> list[Json]:
-    """Definitions of a server's tools that a person should read."""
+    """Definitions of a server that a person should read."""
     return [
-        {"tool": flag.tool, "rule": flag.rule, "text": f"`{visible_line(flag.tool, MAX_SHOWN_CHARS)}` {flag.text}"}
+        {"kind": flag.kind, "tool": flag.tool, "rule": flag.rule, "text": f"{_named(flag)} {flag.text}"}
         for flag in flags[:MAX_SHOWN_FLAGS]
     ]
+
+
+def _named(flag: Flag) -> str:
+    name = f"`{visible_line(flag.tool, MAX_SHOWN_CHARS)}`"
+    return name if flag.kind == "tool" else f"{flag.kind} {name}"
 
 
 def unseen_servers(config: GatewayConfig, token_id: str) -> list[str]:

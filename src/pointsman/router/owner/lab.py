@@ -39,7 +39,7 @@ MAX_EXAMPLES = 5  # names of tools for each reason and server
 MAX_GROUPS = 200
 COMPARED = 10  # results of each search
 _LOCAL: Strategy = "bm25"
-_MISSING = ("starting", "failed", "timeout")
+_MISSING = ("starting", "failed", "timeout", "sign-in")
 
 Why = Denial | Literal["expired", "disabled", "down", "apps", "off", "below", "unmatched"]
 """Why a tool is not in an answer: its caller's rights, an expired token, a server that is switched off or not ready, a

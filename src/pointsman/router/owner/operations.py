@@ -30,7 +30,7 @@ from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.gateway.large_results.large_results import WHOLE_KEY
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE
 from pointsman.router.observe.metrics import Figures
-from pointsman.router.owner.approvals import operations_of_approvals
+from pointsman.router.owner.approvals import count_waiting, operations_of_approvals
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.description import describe_flags, kind_of, target_of, with_path
 from pointsman.router.owner.last_words import telling_lines
@@ -98,6 +98,7 @@ async def status(parts: Parts, *, at_once: bool = False) -> Json:
             "discoveries": figures.discoveries,
         },
         "context": context,
+        "waiting": {"calls": await count_waiting(parts), "definitions": sum(one["held"] for one in enabled)},
     }
 
 
@@ -115,12 +116,12 @@ async def servers(parts: Parts, *, at_once: bool = False) -> Json:
 
 def described_server(parts: Parts, server_id: str) -> Json:
     """How a server is now, without a wait."""
-    return _describe(parts, server_id, _require_server(parts, server_id))
+    return _describe(parts, server_id, require_server(parts, server_id))
 
 
 async def settled_server(parts: Parts, server_id: str) -> Json:
     """How a server is once its present start has succeeded or failed, and once it has listed its tools."""
-    server = _require_server(parts, server_id)
+    server = require_server(parts, server_id)
     limit_s = parts.current.config.timeouts_of(server).connect_s + SETTLE_MARGIN_S
     with suppress(TimeoutError):
         async with asyncio.timeout(limit_s):
@@ -143,7 +144,7 @@ async def settled_server(parts: Parts, server_id: str) -> Json:
 
 async def restart_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.name) -> Json:
     """Start a server anew, and say what became of it. Calls under way may finish on the old connection."""
-    if not _require_server(parts, server_id).enabled:
+    if not require_server(parts, server_id).enabled:
         raise _disabled(server_id)
     parts.audit.record_change("server/restart", f"servers.{server_id}", client=asked_by, server_id=server_id)
     parts.fleet.restart(server_id)
@@ -152,7 +153,7 @@ async def restart_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.n
 
 async def stop_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.name) -> Json:
     """Stop a server until it is started again; the configuration stays. Calls under way may finish."""
-    if not _require_server(parts, server_id).enabled:
+    if not require_server(parts, server_id).enabled:
         raise _disabled(server_id)
     parts.audit.record_change("server/stop", f"servers.{server_id}", client=asked_by, server_id=server_id)
     parts.fleet.hold(server_id)
@@ -161,13 +162,15 @@ async def stop_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.name
 
 async def test_server(parts: Parts, server_id: str) -> Json:
     """Try a server now: one that runs lists its tools, one that failed is started again."""
-    server = _require_server(parts, server_id)
+    server = require_server(parts, server_id)
     if not server.enabled:
         return _describe(parts, server_id, server)
     running = parts.fleet.servers.get(server_id)
     if running is None or running.status.state != "running":
         parts.fleet.restart(server_id)
-    return await settled_server(parts, server_id)
+    found = await settled_server(parts, server_id)
+    problem = parts.reloader.report(to_owner=True).get("configuration") if parts.reloader.rejected else None
+    return found if problem is None else found | {"configuration": problem}
 
 
 async def reload(parts: Parts, asked_by: str = _CLIENT.name) -> Json:
@@ -184,6 +187,12 @@ async def reload(parts: Parts, asked_by: str = _CLIENT.name) -> Json:
         "rejected": parts.reloader.rejected,
         "tokensWithdrawn": parts.reloader.rejected and parts.reloader.withdrew,
     }
+
+
+async def reload_secrets(parts: Parts) -> Json:
+    """`reload` that asks the commands and keyrings of the configuration again."""
+    parts.read_secrets_again()
+    return await reload(parts)
 
 
 def page_link(parts: Parts) -> Json:
@@ -213,7 +222,7 @@ async def page_logout(parts: Parts) -> Json:
 async def tools(parts: Parts, server_id: str | None = None) -> Json:
     """All tools of the enabled servers, or of one server; `allowed` is false for those that are switched off."""
     if server_id is not None:
-        _require_server(parts, server_id)
+        require_server(parts, server_id)
     collected = await parts.catalog.collected(OWNER)
     listed = []
     for owner_id, part in collected.parts.items():
@@ -301,6 +310,7 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
         "names": plain(names),
         "servers": plain(servers),
         "reload": plain(reload),
+        "reload_secrets": plain(reload_secrets),
         "page_link": plain(_page_link),
         "page_logout": plain(page_logout),
         "settled_server": of_server(settled_server),
@@ -423,6 +433,9 @@ class _NoQuestions:
     async def ask(self, method: str, params: Json) -> Json:
         raise CannotAskError
 
+    def reachable(self) -> bool:
+        return True
+
 
 async def _call(
     parts: Parts, caller: Caller, tool: str, arguments: Json, limit_s: float, client: Client = _CLIENT
@@ -443,7 +456,7 @@ async def limited(work: Awaitable[Json], limit_s: float) -> Json:
         raise OwnerError("timeout", f"The gateway needed more than {limit_s:g} s. Its log may say why.") from None
 
 
-def _require_server(parts: Parts, server_id: str) -> Server:
+def require_server(parts: Parts, server_id: str) -> Server:
     server = parts.current.config.servers.get(server_id)
     if server is None:
         raise _unknown("server", server_id, parts.current.config.servers, "pointsman server list")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from pointsman.router.state.pins import Pins
 
 if TYPE_CHECKING:
     from pointsman.router.auth.server.server import AuthorizationServer
+    from pointsman.router.downstream.oauth.service import ServerSignIns
     from pointsman.router.peers.peers import Peers
 
 
@@ -51,6 +53,8 @@ class Parts(Struct, frozen=True):
     audit_rows: Source  # where the audit is read
     pins: Pins
     offers: Offers
+    server_sign_ins: Callable[[], ServerSignIns]  # imported at first use
     authorization: AuthorizationServer | None = None  # if clients can sign in here
     peers: Peers | None = None  # the other replicas, if there may be any
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself
+    read_secrets_again: Callable[[], None] = lambda: None  # lets the next reload ask commands and keyrings again

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from pointsman.catalog.pins import FORMAT, Digests, Held
+from pointsman.catalog.pins import FORMAT, Digests, Gone, Held
 from pointsman.catalog.scan import Flag, scan_hidden, scan_tool
 from pointsman.core.model import Json
 from pointsman.router.owner.channel import Operation, OwnerError
@@ -38,6 +38,7 @@ async def pins(parts: Parts, server_id: str | None = None, *, diffs: int = 0, at
         held = parts.pins.held(one)
         shown = [await _shown(parts, one, each, with_diff=number < diffs) for number, each in enumerate(held)]
         diffs = max(0, diffs - len(held))
+        gone = await _gone(parts, one)
         servers.append(
             {
                 "id": one,
@@ -46,6 +47,8 @@ async def pins(parts: Parts, server_id: str | None = None, *, diffs: int = 0, at
                 "waits": parts.pins.waits(one),
                 "listed": bool(parts.pins.listed(one)),
                 "held": shown,
+                "gone": [{"kind": each.kind, "name": each.name, "digest": each.digest} for each in gone],
+                "goneCount": parts.pins.gone_count(one),
             }
         )
     configured = parts.current.config.servers.items() if server_id is None else ()
@@ -79,6 +82,21 @@ async def approve(
     return {"approved": approved, "waiting": len(parts.pins.held(server_id))}
 
 
+async def forget(parts: Parts, server_id: str, wanted: Iterable[tuple[str, str]], asked_by: str = _CLIENT) -> Json:
+    """Drop the approval of definitions that the server no longer lists, by kind and digest. Raises OwnerError."""
+    described_server(parts, server_id)  # there is such a server
+    try:
+        async with asyncio.timeout(APPROVE_S):
+            count = await parts.pins.forget(server_id, set(wanted))
+    except (StateAwayError, TimeoutError) as error:
+        reason = str(error) or "The state database has not answered in time."
+        raise OwnerError("state", f"Nothing was forgotten, or not all. {reason}") from error
+    if count:
+        what = f"servers.{server_id} ({count} definitions)"
+        parts.audit.record_change("pin/forget", what, client=asked_by, server_id=server_id)
+    return {"forgotten": count}
+
+
 async def definitions(parts: Parts) -> Json:
     """The digests of all definitions that servers with pins list now, and whether each is approved."""
     chosen = _chosen(parts, None)
@@ -109,7 +127,18 @@ def pin_operations(parts: Parts) -> dict[str, Operation]:
             raise OwnerError("invalid_request", "`server` must be a string, and `definitions` a list.")
         return await approve(parts, server_id, [_wanted(one) for one in wanted])
 
-    return {"pins": show, "approve_pins": accept, "pin_definitions": lambda given: definitions(parts)}
+    async def drop(given: Json) -> Json:
+        server_id, wanted = given.get("server"), given.get("definitions")
+        if not isinstance(server_id, str) or not isinstance(wanted, list):
+            raise OwnerError("invalid_request", "`server` must be a string, and `definitions` a list.")
+        return await forget(parts, server_id, [(kind, digest) for kind, _, digest in map(_wanted, wanted)])
+
+    return {
+        "pins": show,
+        "approve_pins": accept,
+        "forget_pins": drop,
+        "pin_definitions": lambda given: definitions(parts),
+    }
 
 
 def _chosen(parts: Parts, server_id: str | None) -> list[str]:
@@ -132,6 +161,15 @@ async def _listed(parts: Parts, server_ids: Sequence[str]) -> None:
             await asyncio.gather(*(fetch for both in each for fetch in both))
 
 
+async def _gone(parts: Parts, server_id: str) -> Sequence[Gone]:
+    if not parts.pins.gone_count(server_id):
+        return ()
+    try:
+        return await parts.pins.gone(server_id, MAX_DIFFS)
+    except StateAwayError as error:
+        raise OwnerError("state", f"The approved definitions cannot be read. {error}") from error
+
+
 async def _shown(parts: Parts, server_id: str, held: Held, *, with_diff: bool) -> Json:
     shown: Json = {"kind": held.kind, "name": held.name, "reason": held.reason, "digest": held.digests.whole.hex()}
     if with_diff:
@@ -139,8 +177,10 @@ async def _shown(parts: Parts, server_id: str, held: Held, *, with_diff: bool) -
             shown["diff"] = await parts.pins.diff(server_id, held)
         except StateAwayError as error:
             raise OwnerError("state", f"The approved definitions cannot be read. {error}") from error
-        flags = parts.catalog.watch.flags.get(server_id, ()) if held.kind == "tool" else _scanned(held)
-        shown["flags"] = [flag.text for flag in flags if flag.tool == held.name]
+        watched = held.kind != "instructions"
+        flags = parts.catalog.watch.flags.get(server_id, ()) if watched else _scanned(held)
+        kind = held.kind if watched else "tool"
+        shown["flags"] = [flag.text for flag in flags if (flag.kind, flag.tool) == (kind, held.name)]
     return shown
 
 

@@ -13,6 +13,10 @@ _STEPS = (
     *((step, _ALL_TOOLS) for step in SEE_TOOLS),
     (TRY_LATER, _DOCTOR),
     ("Use other tools; the operator finds the reason with `pointsman doctor`.", _DOCTOR),
+    (
+        "Use other tools; the operator signs in with `pointsman server login NAME`.",
+        "Sign in with `pointsman server login NAME`.",
+    ),
     ("; the operator finds the reason with `pointsman doctor`.", f". {_DOCTOR}"),
     ("If none fits, use other tools; the operator can make the server list fewer.", "Make the server list fewer."),
     (

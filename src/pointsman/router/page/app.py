@@ -25,6 +25,7 @@ from pointsman.router.page.view import View
 
 logger = logging.getLogger(__name__)
 
+SIGNED_IN = "/page/signed-in"
 _CODE = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -39,6 +40,7 @@ class PageApp:
         self.streams = Streams(parts, {name: topic for screen in self.screens for name, topic in screen.topics.items()})
         names = parts.sign_ins.names
         self.session_cookie, self.flash_cookie = f"pointsman_page_{names[0]}", f"pointsman_flash_{names[0]}"
+        self.login_cookie = f"pointsman_login_{names[0]}"
         # A replica with the keys in another order, while they are changed, has made the cookie under another name.
         self._session_cookies = [f"pointsman_page_{name}" for name in names]
         routes = [
@@ -46,6 +48,7 @@ class PageApp:
             Route("/page/leave", self._signed_in(self._leave), methods=["POST"]),
             Route("/page/events", self._signed_in(self._events), methods=["GET"]),
             Route("/page/static/{name}", self._bare(self._static), methods=["GET"]),
+            Route(SIGNED_IN, self._bare(self._server_signed_in), methods=["GET"]),
             Route("/page", self._bare(self._to_start), methods=["GET"]),
         ]
         for screen in self.screens:
@@ -78,6 +81,13 @@ class PageApp:
             self.set_cookie(request, response, self.session_cookie, cookie, int(SESSION_S))
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
+
+    async def _server_signed_in(self, request: Request) -> Response:
+        if request.method != "GET":
+            return Response(status_code=405, headers={"Allow": "GET"})
+        from pointsman.router.page.screens.server_sign_in import signed_in
+
+        return await signed_in(self, request)
 
     async def _to_start(self, request: Request) -> Response:
         return RedirectResponse("/", 303)

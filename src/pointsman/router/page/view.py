@@ -86,6 +86,19 @@ class View:
         self._app.set_cookie(self.request, response, self._app.flash_cookie, sealed, int(FLASH_S))
         return response
 
+    def set_login_cookie(self, response: Response, value: str, life_s: int) -> None:
+        """Bind a sign-in to a server to this browser: it comes back from another site, which `strict` would hide."""
+        secure = self.request.headers.get("x-forwarded-proto", "").lower() == "https"
+        response.set_cookie(
+            self._app.login_cookie,
+            value,
+            max_age=life_s,
+            path="/page/signed-in",
+            secure=secure,
+            httponly=True,
+            samesite="lax",
+        )
+
     def problem(self, text: str, status: int = 409) -> Response:
         """Answer with what is wrong and the way back. An OwnerError that a screen raises becomes this."""
         return self.render("problem.html", status, problem=text)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from hashlib import sha256
+from itertools import islice
 from typing import Final, TypeVar
 
 from pointsman.catalog.definitions import ChangedTools, encode_entry, quote_names
@@ -20,14 +22,17 @@ from pointsman.catalog.pins import (
     PINNED,
     Admitted,
     Digests,
+    Gone,
     Held,
     PinMode,
     PinnedKind,
     Reason,
+    Table,
     diff_lines,
     digests_of,
     held_names,
     name_hash,
+    name_in,
     pins_of,
 )
 from pointsman.config.model import CurrentConfig, GatewayConfig
@@ -159,6 +164,45 @@ class Pins:
                 return diff_lines(before, held.entry)
 
         return await asyncio.to_thread(compute)
+
+    def gone_count(self, server_id: str) -> int:
+        return sum(len(pins) for pins in self._gone(server_id).values())
+
+    async def gone(self, server_id: str, most: int) -> list[Gone]:
+        """The approved definitions that the last lists do not have, at most so many. Raises StateAwayError."""
+        found: list[tuple[PinnedKind, Digests]] = []
+        for kind, pins in self._gone(server_id).items():
+            for pin in islice(pins.values(), most - len(found)):
+                found.append((kind, pin))  # noqa: PERF401 - a comprehension would lose the type
+
+        def named() -> list[Gone]:
+            return [Gone(kind, self._gone_name(server_id, kind, pin), pin.whole.hex()) for kind, pin in found]
+
+        return sorted(await _in_thread(named), key=lambda one: (one.kind, one.name))
+
+    def _gone_name(self, server_id: str, kind: PinnedKind, pin: Digests) -> str:
+        if kind == "instructions":
+            return INSTRUCTIONS_NAME
+        return name_in(kind, self._store.text((server_id, kind), pin))
+
+    async def forget(self, server_id: str, chosen: Collection[tuple[str, str]]) -> int:
+        """Drop pins of definitions that are not listed any more, by kind and digest; return how many.
+
+        One that the server lists again later is new. Raises StateAwayError.
+        """
+        dropped = 0
+        async with self._lock:
+            await self._load()
+            try:
+                for kind, pins in self._gone(server_id).items():
+                    names = {name for name, pin in pins.items() if (kind, pin.whole.hex()) in chosen}
+                    if names:
+                        await self._change((server_id, kind), partial(_without, names), {})
+                        dropped += len(names)
+                self._epoch = await asyncio.to_thread(self._store.announce)
+            finally:
+                self._decide_again(server_id)
+        return dropped
 
     async def approve(self, server_id: str, chosen: Iterable[Held]) -> None:
         """Pin definitions as they are in `chosen`. Raises StateAwayError: some may be pinned."""
@@ -363,15 +407,34 @@ class Pins:
                 self._identities[server_id] = identity
         self._identities_due = False
 
+    def _gone(self, server_id: str) -> dict[PinnedKind, dict[bytes, Digests]]:
+        """By kind and the hash of the name. A list that was not read since the start lacks nothing."""
+        gone: dict[PinnedKind, dict[bytes, Digests]] = {}
+        for kind in _KINDS:
+            stored, seen = self._tables.get((server_id, kind)), self._seen.get((server_id, kind))
+            if stored is not None and seen is not None:
+                listed = set(map(name_hash, seen))
+                gone[kind] = {name: pin for name, pin in stored.table.items() if name not in listed}
+        return gone
+
     async def _pin(self, key: Key, definitions: Sequence[Held]) -> None:
         """Raises StateAwayError."""
-        texts = {one.digests.whole: one.entry for one in definitions}
-        for _ in range(ATTEMPTS):
-            stored = self._tables.get(key) or Stored({}, ABSENT)
-            table = {**stored.table, **pins_of({one.name: one.digests for one in definitions})}
+        fresh = pins_of({one.name: one.digests for one in definitions})
+
+        def change(table: Table) -> Table:
+            table = {**table, **fresh}
             if len(table) > MAX_PINS:  # those that the server no longer lists are in the way
                 listed = set(map(name_hash, self._seen.get(key, ())))
                 table = {name: pin for name, pin in table.items() if name in listed}
+            return table
+
+        await self._change(key, change, {one.digests.whole: one.entry for one in definitions})
+
+    async def _change(self, key: Key, change: Callable[[Table], Table], texts: Mapping[bytes, Json]) -> None:
+        """Raises StateAwayError."""
+        for _ in range(ATTEMPTS):
+            stored = self._tables.get(key) or Stored({}, ABSENT)
+            table = change(stored.table)
             version = await _in_thread(partial(self._store.put, key, table, stored.version, texts))
             if version is not None:
                 self._tables[key] = Stored(table, version)
@@ -396,6 +459,10 @@ class Pins:
         if not self.problem:
             logger.error("the pins cannot be used; nothing new is trusted: %s", error)
         self.problem = str(error)
+
+
+def _without(names: AbstractSet[bytes], table: Table) -> Table:
+    return {name: pin for name, pin in table.items() if name not in names}
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError
+from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError, SignInNeededError
 from pointsman.router.downstream.http.sse import SseConnection, connect_sse
 from pointsman.router.downstream.talk.handshake import WantedEra
 from tests.router.downstream.stdio_parts import Heard, Person, text, tool_call
@@ -59,6 +59,40 @@ async def test_calls_go_by_post_and_answers_come_by_the_stream(server: SseServer
         results = await asyncio.gather(*(connection.request(tool_call("echo", {"n": n})) for n in range(30)))
     assert [result["structuredContent"]["n"] for result in results] == list(range(30))
     assert {headers["Authorization"] for headers in server.headers} == {"Bearer theirs"}
+
+
+class Tokens:
+    """Fits `Authorizer`: a token that the server refuses at first, and a new one."""
+
+    def __init__(self, server: SseServer) -> None:
+        self._server = server
+        self._token = "Bearer old"
+        self.refusals: list[tuple[str | None, int]] = []
+
+    async def header(self) -> str | None:
+        return self._token
+
+    async def after_refusal(self, sent: str | None, status: int, challenge: str | None) -> str | None:
+        self.refusals.append((sent, status))
+        self._server.stream_status, self._token = 200, "Bearer new"
+        return self._token
+
+    def refused_again(self) -> SignInNeededError:
+        return SignInNeededError("it needs sign-in")
+
+
+async def test_tokens_go_with_every_request_and_a_401_leads_to_one_more_attempt(server: SseServer) -> None:
+    server.stream_status, tokens = 401, Tokens(server)
+    connection = await connect_sse(
+        server.url, {}, era="auto", limits=Limits(), on_notification=lambda method, params: None, authorizer=tokens
+    )
+    try:
+        await connection.request(tool_call("echo", {"n": 1}))
+    finally:
+        await connection.close()
+    assert tokens.refusals == [("Bearer old", 401)]
+    assert [headers["Authorization"] for headers in server.headers[:1]] == ["Bearer old"]
+    assert {headers["Authorization"] for headers in server.headers[1:]} == {"Bearer new"}
 
 
 async def test_nothing_overtakes_the_end_of_the_handshake(server: SseServer) -> None:

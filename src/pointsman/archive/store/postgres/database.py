@@ -21,10 +21,11 @@ from pointsman.archive.store.errors import (
 from pointsman.archive.store.outage import Outage
 from pointsman.archive.store.postgres.schema import PART, VERSIONS
 from pointsman.archive.store.sql.database import Connection, Rows
+from pointsman.archive.store.sql.state import read_state
 from pointsman.core import postgres
 from pointsman.core.postgres import NewerSchemaError, Postgres, PostgresAwayError, psycopg
 
-SETTINGS = {"hnsw.ef_search": "200", "hnsw.iterative_scan": "relaxed_order"}
+SETTINGS = {"hnsw.ef_search": "800", "hnsw.iterative_scan": "relaxed_order"}
 CONNECTIONS = 8  # searches and background work of one process
 _NULL, _SUBSTITUTE = "\0", "\N{REPLACEMENT CHARACTER}"
 
@@ -64,7 +65,7 @@ class PostgresDatabase:
             yield outer
             return
         with self._reporting_errors(), self._postgres.reading() as connection:
-            self._own.view = Transaction(connection)
+            self._own.view = Transaction(connection, {})
             try:
                 yield self._own.view
             finally:
@@ -103,8 +104,7 @@ class PostgresDatabase:
         return int(size)
 
     def identity(self, connection: Connection) -> object:
-        (epoch,) = connection.execute("SELECT value FROM counters WHERE name = 'epoch'").fetchone()
-        return epoch
+        return read_state(connection).epoch
 
     def close(self) -> None:
         self._outage.close()
@@ -133,13 +133,13 @@ _TURNS = 0x70746E  # the class of the advisory locks of background tasks
 
 
 class Transaction:
-    """Fits `Connection`: takes the statements that both engines share. `memo`: what was read in this transaction."""
+    """Fits `Connection`: takes the statements that both engines share. `memo`: of a view, what was read in it."""
 
     __slots__ = ("_connection", "memo")
 
-    def __init__(self, connection: postgres.Connection) -> None:
+    def __init__(self, connection: postgres.Connection, memo: dict[str, Any] | None = None) -> None:
         self._connection = connection
-        self.memo: dict[str, Any] = {}
+        self.memo = memo
 
     @property
     def closed(self) -> bool:

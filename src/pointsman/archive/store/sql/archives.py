@@ -14,7 +14,6 @@ from pointsman.archive.store.excerpts import excerpt, highlight
 from pointsman.archive.store.postings import TITLE
 from pointsman.archive.store.sql import citations
 from pointsman.archive.store.sql.database import Connection, Database, placeholders
-from pointsman.archive.store.sql.documents import total_passages
 from pointsman.archive.store.sql.filters import in_hidden, on_collections, on_documents
 from pointsman.archive.store.sql.passage_texts import PLACED, Texts
 from pointsman.archive.store.sql.vocabulary import SqlVocabulary
@@ -60,7 +59,7 @@ class SqlArchiveView:
         self._vocabulary = vocabulary
 
     def passage_count(self) -> int:
-        return int(total_passages(self._connection))
+        return self._search.corpus.total
 
     def count_passages(self, text: str, most: int) -> int:
         return min(len(self._search.passages(text)), most + 1)

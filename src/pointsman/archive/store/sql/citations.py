@@ -12,48 +12,52 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import LiteralString
 
 from pointsman.archive.citations.addresses import Name, address, names_of_citation, names_of_document, resolver_url
 from pointsman.archive.model.documents import Citation, Document
 from pointsman.archive.store.archives import Edge, Graph, Node, Reference, References
 from pointsman.archive.store.sql.database import Connection, placeholders
 
-SCHEMA = """
+TABLES: LiteralString = """
 CREATE TABLE citations (
-    id INTEGER PRIMARY KEY,
-    source INTEGER NOT NULL,
-    target INTEGER,
-    sure REAL NOT NULL,
-    confidence REAL NOT NULL,
-    line INTEGER NOT NULL,
-    kind TEXT NOT NULL,
-    written TEXT NOT NULL,
-    address TEXT NOT NULL,
-    context TEXT NOT NULL
+    id {integer} PRIMARY KEY,
+    source {integer} NOT NULL,
+    target {integer},
+    sure {real} NOT NULL,
+    confidence {real} NOT NULL,
+    line {integer} NOT NULL,
+    kind {text} NOT NULL,
+    written {text} NOT NULL,
+    address {text} NOT NULL,
+    context {text} NOT NULL
 );
 CREATE INDEX citations_by_source ON citations (source, sure DESC, target);
 CREATE INDEX citations_by_target ON citations (target, sure DESC, source) WHERE target IS NOT NULL;
 CREATE TABLE citation_wishes (
-    citation INTEGER NOT NULL,
-    preference INTEGER NOT NULL,
-    name INTEGER NOT NULL,
-    alias INTEGER NOT NULL,
+    citation {integer} NOT NULL,
+    preference {integer} NOT NULL,
+    name {integer} NOT NULL,
+    alias {integer} NOT NULL,
     PRIMARY KEY (citation, preference)
-) WITHOUT ROWID;
+){keyed};
 CREATE INDEX citation_wishes_by_name ON citation_wishes (name, citation);
 CREATE TABLE citation_names (
-    name INTEGER NOT NULL,
-    document INTEGER NOT NULL,
-    alias INTEGER NOT NULL,
+    name {integer} NOT NULL,
+    document {integer} NOT NULL,
+    alias {integer} NOT NULL,
     PRIMARY KEY (name, document)
-) WITHOUT ROWID;
+){keyed};
 CREATE INDEX citation_names_by_document ON citation_names (document, name, alias);
 CREATE TABLE citation_prints (
-    document INTEGER PRIMARY KEY,
-    cited BLOB NOT NULL,
-    named BLOB NOT NULL
+    document {integer} PRIMARY KEY,
+    cited {bytes} NOT NULL,
+    named {bytes} NOT NULL
 );
 """
+"""In the types of an engine; `keyed`: how it keeps a table in the order of its key."""
+
+SCHEMA = TABLES.format(integer="INTEGER", real="REAL", text="TEXT", bytes="BLOB", keyed=" WITHOUT ROWID")
 
 _ALIAS_FACTOR = 0.9  # on the confidence of a citation that resolves through an alias
 _VALUES_PER_STATEMENT = 500

@@ -6,9 +6,11 @@ of each engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+Value = TypeVar("Value")
 
 
 class Rows(Protocol):
@@ -64,10 +66,28 @@ class Database(Protocol):
         """Changes when another database takes the place of this one: what was cached of it is void."""
         ...
 
+    def close(self) -> None: ...
+
 
 def placeholders(values: Sized) -> str:
     """`?, ?, ?` for `IN (…)`: one for each value that is bound. Without values NULL, which nothing is equal to."""
     return ", ".join("?" * len(values)) or "NULL"
+
+
+def padded(values: Iterable[Value]) -> tuple[Value, ...]:
+    """Some values, the last one repeated, for `IN (…)`: of statements that are few, an engine keeps the plans."""
+    known = tuple(values)
+    return known + known[-1:] * ((1 << (len(known) - 1).bit_length()) - len(known)) if known else ()
+
+
+def once(connection: Connection, name: str, read: Callable[[], Value]) -> Value:
+    """What `read` returns, remembered by a view that has a `memo`."""
+    memo: dict[str, Value] | None = getattr(connection, "memo", None)
+    if memo is None:
+        return read()
+    if name not in memo:
+        memo[name] = read()
+    return memo[name]
 
 
 def counter(connection: Connection, name: str) -> int:

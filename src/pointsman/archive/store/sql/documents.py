@@ -10,7 +10,7 @@ from pointsman.archive.model.documents import Chunk, Collection, Document, FileS
 from pointsman.archive.store.base import CollectionStats, DocumentPage, DocumentSummary, Stats
 from pointsman.archive.store.errors import NameTakenError, StoreError, UnknownCollectionError
 from pointsman.archive.store.sql import citations, document_writer, vectors
-from pointsman.archive.store.sql.database import Connection, Database
+from pointsman.archive.store.sql.database import Connection, Database, once
 from pointsman.archive.store.sql.passage_texts import PLACED, Texts, decompress
 from pointsman.archive.text.similar_names import nearest
 
@@ -74,7 +74,7 @@ class SqlDocuments:
 
     def collections(self) -> tuple[Collection, ...]:
         with self._database.reading() as connection:
-            return tuple(map(_collection, connection.execute(f"{_COLLECTIONS} ORDER BY name")))
+            return once(connection, "collections", lambda: _collections(connection))
 
     def collection(self, name: str) -> Collection | None:
         with self._database.reading() as connection:
@@ -211,9 +211,8 @@ def _surrogate_message(documents: Sequence[PreparedDocument]) -> str:
     return "A document's metadata contains a lone surrogate, which is not valid Unicode text."
 
 
-def total_passages(connection: Connection) -> float:
-    (total,) = connection.execute("SELECT CAST(coalesce(sum(passages), 0) AS BIGINT) FROM collections").fetchone()
-    return float(total)
+def _collections(connection: Connection) -> tuple[Collection, ...]:
+    return tuple(map(_collection, connection.execute(f"{_COLLECTIONS} ORDER BY name")))
 
 
 def collection_number(connection: Connection, name: str) -> int:

@@ -6,7 +6,7 @@ import struct
 import zlib
 from collections.abc import Collection
 
-from pointsman.archive.store.sql.database import Connection, placeholders
+from pointsman.archive.store.sql.database import Connection, padded, placeholders
 
 BLOCK = 32_768  # characters that are compressed together: a passage is read without the rest of a long document
 _COUNT = struct.Struct("<xI")  # after a zero byte, which starts no zlib stream
@@ -47,8 +47,9 @@ class Texts:
     def load(self, documents: Collection[int]) -> None:
         """Read these documents together: an engine may be slow to answer, however short the answer."""
         if documents:
+            asked = padded(documents)
             rows = self._connection.execute(
-                f"SELECT id, title, content FROM documents WHERE id IN ({placeholders(documents)})", tuple(documents)
+                f"SELECT id, title, content FROM documents WHERE id IN ({placeholders(asked)})", asked
             )
             self._loaded = {number: (title, content) for number, title, content in rows}
 

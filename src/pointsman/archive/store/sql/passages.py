@@ -9,8 +9,8 @@ from dataclasses import replace
 from pointsman.archive.model.documents import Chunk
 from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.store.base import Passage, Scope, TextHit
-from pointsman.archive.store.sql.database import Connection, Database, placeholders
-from pointsman.archive.store.sql.documents import collection_number, document_row, total_passages
+from pointsman.archive.store.sql.database import Connection, Database, padded, placeholders
+from pointsman.archive.store.sql.documents import collection_number, document_row
 from pointsman.archive.store.sql.filters import on_collections, on_documents
 from pointsman.archive.store.sql.passage_texts import PLACED, Texts
 from pointsman.archive.store.sql.words import SqlWords
@@ -43,13 +43,14 @@ class SqlPassages:
 
     def passages(self, numbers: Sequence[int]) -> dict[int, Passage]:
         found = {}
+        asked = padded(numbers)
         with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT passages.id, collections.name, documents.name, heading, start_line, end_line, place, "
                 f"documents.passages, {PLACED} FROM passages JOIN documents ON documents.id = passages.document "
                 "JOIN collections ON collections.id = documents.collection "
-                f"WHERE passages.id IN ({placeholders(numbers)}) ORDER BY passages.document, place",
-                tuple(numbers),
+                f"WHERE passages.id IN ({placeholders(asked)}) ORDER BY passages.document, place",
+                asked,
             ).fetchall()
             texts = Texts(connection)
             texts.load({row[8] for row in rows})
@@ -61,8 +62,8 @@ class SqlPassages:
 
     def weights(self, texts: Sequence[str]) -> dict[str, float]:
         with self._database.reading() as connection:
-            total = total_passages(connection)
             search = self._words.search(connection)
+            total = search.corpus.total
             seen = {text: len(search.passages(text)) for text in texts}
         return {text: math.log(1 + (max(total - times, 0) + 0.5) / (times + 0.5)) for text, times in seen.items()}
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pointsman.archive.store.base import PendingPassage, Space, StoredVector, VectorChanges, VectorCursor
 from pointsman.archive.store.sql.database import Connection, Database, placeholders
 from pointsman.archive.store.sql.passage_texts import PLACED, Texts
+from pointsman.archive.store.sql.state import read_state
 
 # `through`: passages up to this number have a vector or were removed. Numbers only grow, so pending ones are above it.
 SCHEMA = """
@@ -44,8 +45,8 @@ class SqlVectors:
 
     def space(self) -> Space | None:
         with self._database.reading() as connection:
-            found = connection.execute("SELECT provider, model, dimension FROM spaces WHERE in_use = 1").fetchone()
-        return Space(*found) if found else None
+            used = read_state(connection).used
+        return used[1] if used else None
 
     def switch_to(self, space: Space) -> None:
         with self._database.writing() as connection:
@@ -86,13 +87,13 @@ class SqlVectors:
 
     def changes(self, cursor: VectorCursor | None) -> VectorChanges:
         with self._database.reading() as connection:
-            return _changes(connection, cursor, self._loaded)
+            return _changes(connection, self._database.identity(connection), cursor, self._loaded)
 
     def vectors_of(self, numbers: Sequence[int]) -> dict[int, bytes]:
         with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT passage, vector FROM vectors JOIN spaces ON spaces.id = space AND in_use = 1 "
-                f"WHERE passage IN ({placeholders(numbers)})",
+                f"WHERE passage IN ({placeholders(numbers)}) ORDER BY passage",
                 tuple(numbers),
             ).fetchall()
         return {number: self._loaded(vector) for number, vector in rows}
@@ -122,29 +123,39 @@ def count_pending(connection: Connection, space: int) -> int:
     return _count_pending(connection, through)
 
 
-def _changes(connection: Connection, cursor: VectorCursor | None, loaded: Callable[[bytes], bytes]) -> VectorChanges:
-    used = connection.execute("SELECT id, provider, model, dimension FROM spaces WHERE in_use = 1").fetchone()
-    first_kept, last_removed = connection.execute(
-        "SELECT coalesce(min(seq), 1), coalesce(max(seq), 0) FROM tombstones"
-    ).fetchone()
-    if used is None:
+def _changes(
+    connection: Connection, store: object, cursor: VectorCursor | None, loaded: Callable[[bytes], bytes]
+) -> VectorChanges:
+    state = read_state(connection)
+    if state.used is None:
         return VectorChanges(None, None, reset=cursor is not None, removed=(), added=())
-    space = used[0]
-    if cursor is None or cursor.space != space or cursor.removed < first_kept - 1:
+    number, space = state.used
+    if cursor is None or (cursor.store, cursor.space) != (store, number) or cursor.removed < state.first_tombstone - 1:
         removed: tuple[int, ...] = ()
-        reset, last_added = True, 0
+        reset, after = True, 0
     else:
-        rows = connection.execute("SELECT passage FROM tombstones WHERE seq > ?", (cursor.removed,)).fetchall()
-        removed = tuple(number for (number,) in rows)
-        reset, last_added = False, cursor.added
-    rows = connection.execute(
-        "SELECT seq, passage, passages.document, passages.collection, vector FROM vectors LEFT JOIN passages "
-        "ON passages.id = passage WHERE seq > ? AND space = ? ORDER BY seq LIMIT ?",
-        (last_added, space, _BATCH),
+        removed = _removed(connection, cursor.removed) if cursor.removed < state.last_tombstone else ()
+        reset, after = False, cursor.added
+    start = max(after, state.first_vector - 1)
+    end = max(after, min(start + _BATCH, state.last_vector))
+    rows = _added(connection, number, start, end) if start < end else []
+    added = tuple(StoredVector(*row[:3], loaded(row[3])) for row in rows if row[1] is not None)
+    reached = VectorCursor(number, end, state.last_tombstone, store)
+    return VectorChanges(space, reached, reset, removed, added, more=end < state.last_vector)
+
+
+def _removed(connection: Connection, after: int) -> tuple[int, ...]:
+    rows = connection.execute("SELECT passage FROM tombstones WHERE seq > ?", (after,)).fetchall()
+    return tuple(number for (number,) in rows)
+
+
+def _added(connection: Connection, space: int, start: int, end: int) -> list[tuple[int, int, int, bytes]]:
+    """Of a range of numbers: it is found fast, also where an engine has no statistics yet."""
+    return connection.execute(
+        "SELECT passage, passages.document, passages.collection, vector FROM vectors JOIN passages "
+        "ON passages.id = passage WHERE seq > ? AND seq <= ? AND space = ? ORDER BY seq",
+        (start, end, space),
     ).fetchall()
-    added = tuple(StoredVector(row[1], row[2], row[3], loaded(row[4])) for row in rows if row[2] is not None)
-    reached = VectorCursor(space, rows[-1][0] if rows else last_added, last_removed)
-    return VectorChanges(Space(*used[1:]), reached, reset, removed, added, more=len(rows) == _BATCH)
 
 
 def _register(connection: Connection, space: Space) -> tuple[int, int]:

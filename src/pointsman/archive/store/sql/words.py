@@ -7,10 +7,11 @@ read and its target is not; one transaction exchanges them.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,8 @@ from pointsman.archive.store.postings import (
     to_merge,
     unpack,
 )
-from pointsman.archive.store.sql.database import Connection, Database, counter, placeholders, set_counter
+from pointsman.archive.store.sql.database import Connection, Database, counter, once, padded, placeholders, set_counter
+from pointsman.archive.store.sql.state import read_state
 from pointsman.archive.store.text_search import CACHE_BYTES, Corpus, FoundCache, TextSearch
 
 # `first` and `last`: its passages. `ready`: searched. `target`: the segment that it is merged into. `done`: the last
@@ -58,9 +60,10 @@ INSERT INTO counters VALUES ('segment', 0);
 PASSAGES_PER_SEGMENT = 8_192  # of one write
 BLOCKS_PER_STEP = 2  # of each segment that is merged
 ROWS_PER_STEP = 64  # of merged segments that are deleted
-_BLOCKS_READ = 500  # by one statement
+_BLOCKS_READ = 512  # by one statement
 _LONGEST_KEY = 256  # characters
 BLOCK_CACHE_BYTES = 24_000_000
+DIRECTORY_CACHE_BYTES = 64_000_000  # about 5 MB for a million passages
 _DELETIONS_KEPT = 20_000  # for readers that began before the last writes
 _MOST_DEAD = 0.5  # of the passages of a segment, before it is rewritten
 
@@ -100,69 +103,102 @@ class Located(NamedTuple):
     common: int
 
 
+class Directory:
+    """The blocks of a segment, by their first words."""
+
+    def __init__(self, blocks: Sequence[Located]) -> None:
+        """`blocks`: in the order of words."""
+        self._blocks = blocks
+        self._firsts = [block.first for block in blocks]
+        self.bytes = sum(200 + len(first) for first in self._firsts)
+
+    def find(self, word: str) -> list[Located]:
+        """The block that may have a word."""
+        place = bisect_right(self._firsts, word)
+        return [self._blocks[place - 1]] if place else []
+
+
+DirectoryCache = LruCache[int, Directory]
+
+
+class Caches(NamedTuple):
+    """What is known of one database."""
+
+    identity: object
+    passages: PassageMap
+    directories: DirectoryCache
+    blocks: BlockCache
+
+
 class SqlWords:
     """Searches in what a transaction sees. Its caches belong to one database: another one in its place starts anew."""
 
-    def __init__(self, database: Database, segments: type[Segments] | None = None) -> None:
-        """`segments`: how the engine reads them."""
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._segments = segments or Segments
-        self._caches: tuple[object, PassageMap, BlockCache] = (None, PassageMap(), BlockCache(BLOCK_CACHE_BYTES))
+        self._caches = _empty(None)
 
     def corpus(self, connection: Connection) -> Corpus:
-        return self._current_caches(connection)[1].current(connection)[0]
+        return self._current_caches(connection).passages.current(connection)[0]
 
     def search(self, connection: Connection) -> TextSearch:
-        _, passages, blocks = self._current_caches(connection)
-        corpus, found = passages.current(connection)
-        return TextSearch(self._segments(connection, blocks), corpus, found)
+        return once(connection, "search", lambda: self._search(connection))
 
-    def _current_caches(self, connection: Connection) -> tuple[object, PassageMap, BlockCache]:
+    def _search(self, connection: Connection) -> TextSearch:
+        caches = self._current_caches(connection)
+        corpus, found = caches.passages.current(connection)
+        return TextSearch(Segments(connection, caches), corpus, found)
+
+    def _current_caches(self, connection: Connection) -> Caches:
         identity = self._database.identity(connection)
-        if self._caches[0] != identity:
-            self._caches = (identity, PassageMap(), BlockCache(BLOCK_CACHE_BYTES))
+        if self._caches.identity != identity:
+            self._caches = _empty(identity)
         return self._caches
+
+
+def _empty(identity: object) -> Caches:
+    return Caches(identity, PassageMap(), DirectoryCache(DIRECTORY_CACHE_BYTES), BlockCache(BLOCK_CACHE_BYTES))
 
 
 class Segments:
     """Fits `PostingsReader`."""
 
-    def __init__(self, connection: Connection, cache: BlockCache) -> None:
+    def __init__(self, connection: Connection, caches: Caches) -> None:
         self._connection = connection
-        self._cache = cache
-        rows = connection.execute("SELECT id FROM segments WHERE ready = 1 ORDER BY first").fetchall()
-        self._segments = [segment for (segment,) in rows]
-        self._located: dict[str, list[Located]] = {}
+        self._cache = caches.blocks
+        self._known_directories = caches.directories
+        self._segments = read_state(connection).segments
+        self._directories: list[Directory] | None = None
 
     def read(self, words: Sequence[str], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
-        located = self._locate(words)
+        located = {word: self._locate(word) for word in words}
         blocks = self._read_blocks([block for found in located.values() for block in found], positions)
         return {
             word: [each for block in found for each in blocks[block.row].find(word)] for word, found in located.items()
         }
 
     def common(self, words: Sequence[str]) -> Mapping[str, int]:
-        return {word: sum(block.common for block in found) for word, found in self._locate(words).items()}
+        return {word: sum(block.common for block in self._locate(word)) for word in words}
 
-    def _locate(self, words: Sequence[str]) -> dict[str, list[Located]]:
-        """The blocks that may have each word, one of each segment, the oldest first."""
-        new = [word for word in dict.fromkeys(words) if word not in self._located]
-        self._located.update(self._find_blocks(new) if new else {})
-        return {word: self._located[word] for word in words}
+    def _locate(self, word: str) -> list[Located]:
+        """The blocks that may have the word, one of each segment, the oldest first."""
+        if self._directories is None:
+            self._directories = self._load_directories()
+        return [block for directory in self._directories for block in directory.find(word)]
 
-    def _find_blocks(self, words: Sequence[str]) -> dict[str, list[Located]]:
-        return {
-            word: [
-                Located(*row)
-                for segment in self._segments
-                for row in self._connection.execute(
-                    "SELECT segment, id, word, common FROM postings WHERE segment = ? AND word <= ? "
-                    "ORDER BY word DESC LIMIT 1",
-                    (segment, word),
-                )
-            ]
-            for word in words
-        }
+    def _load_directories(self) -> list[Directory]:
+        known = {segment: self._known_directories.get(segment) for segment in self._segments}
+        missing = [segment for segment, directory in known.items() if directory is None]
+        if missing:
+            rows = self._connection.execute(
+                "SELECT segment, id, word, common FROM postings "
+                f"WHERE segment IN ({placeholders(missing)}) ORDER BY segment, word",
+                missing,
+            )
+            blocks = {segment: list(found) for segment, found in groupby(map(Located._make, rows), itemgetter(0))}
+            for segment in missing:
+                known[segment] = directory = Directory(blocks.get(segment, []))
+                self._known_directories.put(segment, directory)
+        return [directory for directory in known.values() if directory is not None]
 
     def _read_blocks(self, wanted: Sequence[Located], positions: bool) -> dict[int, Postings]:
         """By row. Adjacent words share a block."""
@@ -177,7 +213,7 @@ class Segments:
         rows = list(missing)
         columns = "id, data, positions" if positions else "id, data"
         for start in range(0, len(rows), _BLOCKS_READ):
-            some = rows[start : start + _BLOCKS_READ]
+            some = padded(rows[start : start + _BLOCKS_READ])
             for row, *packed in self._connection.execute(
                 f"SELECT {columns} FROM postings WHERE id IN ({placeholders(some)})", some
             ):
@@ -201,10 +237,7 @@ class PassageMap:
 
     def current(self, connection: Connection) -> tuple[Corpus, FoundCache | None]:
         """What the transaction sees; None for a cache if other transactions see newer passages."""
-        passages = counter(connection, "passage")
-        first, last = connection.execute(
-            "SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM tombstones"
-        ).fetchone()
+        _, passages, first, last, *_ = read_state(connection)
         with self._lock:
             newest = self._newest
             if newest is not None and (newest.passages, newest.tombstones) == (passages, last):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 from pointsman.archive.store.errors import StoreError, StoreFullError, StoreLockedError, StoreUnusableError
 from pointsman.archive.store.sql.database import Connection
@@ -23,6 +24,10 @@ _IDLE_READERS = 8  # connections kept open for the next readers
 
 _FILE_MODE, _FOLDER_MODE = 0o600, 0o700
 _COMPANIONS = ("-wal", "-shm", "-journal")
+
+
+class _Connection(sqlite3.Connection):
+    memo: dict[str, Any] | None = None  # of a view: what was read in it
 
 
 class SqliteDatabase:
@@ -40,21 +45,28 @@ class SqliteDatabase:
         self._busy_s = busy_s
         self._writing = threading.Lock()
         self._guard = threading.Lock()  # of what follows
-        self._idle: list[sqlite3.Connection] = []
-        self._writer: sqlite3.Connection | None = None
+        self._idle: list[_Connection] = []
+        self._writer: _Connection | None = None
+        self._own = threading.local()  # the view that this thread has open
         self._inode: tuple[int, int] | None = None
         with self._translating_errors():
             self._writer = self._open_writer()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view for the length of the block."""
+        """One consistent view for the length of the block. Blocks within a block share its view."""
+        outer: _Connection | None = getattr(self._own, "view", None)
+        if outer is not None:
+            yield outer
+            return
         with self._translating_errors():
             connection = self._take_reader()
             try:
                 connection.execute("BEGIN")
+                connection.memo, self._own.view = {}, connection
                 yield connection
             finally:
+                connection.memo, self._own.view = None, None
                 self._release_reader(connection)
 
     @contextmanager
@@ -102,7 +114,7 @@ class SqliteDatabase:
             self._idle.clear()
             self._writer = None
 
-    def _take_reader(self) -> sqlite3.Connection:
+    def _take_reader(self) -> _Connection:
         self._drop_stale_connections()
         with self._guard:
             if self._idle:
@@ -112,7 +124,7 @@ class SqliteDatabase:
                 self._writer = self._writer or self._open_writer()
         return self._connect("PRAGMA query_only = ON")
 
-    def _release_reader(self, connection: sqlite3.Connection) -> None:
+    def _release_reader(self, connection: _Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         with self._guard:
@@ -130,7 +142,7 @@ class SqliteDatabase:
         for connection in stale:
             connection.close()
 
-    def _open_writer(self) -> sqlite3.Connection:
+    def _open_writer(self) -> _Connection:
         make_private(self.path)
         connection = self._connect()
         self._enable_wal(connection)
@@ -159,8 +171,10 @@ class SqliteDatabase:
             else:
                 return
 
-    def _connect(self, *pragmas: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=self._busy_s, isolation_level=None, check_same_thread=False)
+    def _connect(self, *pragmas: str) -> _Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=self._busy_s, isolation_level=None, check_same_thread=False, factory=_Connection
+        )
         for pragma in (
             f"PRAGMA cache_size = -{_CACHE_KIB}",
             "PRAGMA temp_store = MEMORY",

@@ -26,6 +26,7 @@ from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import Settings
 from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, load_gateway_config
+from pointsman.router.cli.common.secret_environment import secret_reader
 from pointsman.router.serving.first_token import GATEWAY_MARKER, SEARCH_API_MARKER, FirstToken
 
 _NO_HASH = "0" * 64
@@ -41,6 +42,7 @@ class ConfigFile(Struct):
     first_token: FirstToken
     sample: str
     read: Callable[[Path], GatewayConfig]
+    read_secrets_again: Callable[[], None]  # lets the next `load` ask commands and keyrings again
     secret: str | None = None  # of the token that this start has created
     replaced: bool = False  # it replaces one that no client has used
     kept: str | None = None  # the name of the first token that no client has used, beside others
@@ -116,7 +118,12 @@ def gateway_config_file(option: Path | None, settings: Settings, folder: Path) -
         )
     path = found or user_config(settings, os.environ)
     first_token = FirstToken(folder / GATEWAY_MARKER, path)
-    return ConfigFile(path, found is None, first_token, GATEWAY, load_gateway_config)
+    secrets = secret_reader(os.environ)
+
+    def read(path: Path) -> GatewayConfig:
+        return load_gateway_config(path, secrets=secrets)
+
+    return ConfigFile(path, found is None, first_token, GATEWAY, read, secrets.read_again)
 
 
 def search_api_config_file(option: Path | None, settings: Settings) -> ConfigFile:
@@ -124,7 +131,12 @@ def search_api_config_file(option: Path | None, settings: Settings) -> ConfigFil
     found = find_search_api_config(option, settings, os.environ, Path.cwd())
     path = found or user_config(settings, os.environ, SEARCH_API_FILE_NAME)
     first_token = FirstToken(state_folder(None, settings, os.environ) / SEARCH_API_MARKER, path)
-    return ConfigFile(path, found is None, first_token, SEARCH_API, lambda path: load(path, os.environ))
+    secrets = secret_reader(os.environ)
+
+    def read(path: Path) -> GatewayConfig:
+        return load(path, os.environ, secrets=secrets)
+
+    return ConfigFile(path, found is None, first_token, SEARCH_API, read, secrets.read_again)
 
 
 def welcome(file: ConfigFile, url: str, folder: Path) -> str:

@@ -20,6 +20,7 @@ from pointsman.router.cli.common.output import echo
 
 if TYPE_CHECKING:  # pydantic takes 0.3 s, and many commands do without the configuration
     from pointsman.config.model import GatewayConfig, LogFormat
+    from pointsman.config.secret_reader import SecretReader
     from pointsman.config.settings import Settings
     from pointsman.router.serving.log_lines import LogLines
 
@@ -79,12 +80,15 @@ def report_config_errors() -> Iterator[None]:
         raise CommandError(str(error)) from error
 
 
-def load_gateway_config(path: Path, *, tried: str | None = None) -> GatewayConfig:
-    """Load the file as a gateway in this environment would. Raises ConfigError. For `tried` see `loader.load`."""
+def load_gateway_config(path: Path, *, tried: str | None = None, secrets: SecretReader | None = None) -> GatewayConfig:
+    """Load the file as a gateway in this environment would. Raises ConfigError.
+
+    For `tried` and `secrets` see `loader.load`: without `secrets`, no command and no keyring is asked for one.
+    """
     from pointsman.config.loader import load
     from pointsman.router.downstream.bundled import check_stores
 
-    config = load(path, os.environ, tried=tried)
+    config = load(path, os.environ, tried=tried, secrets=secrets)
     check_stores(config, path, os.environ)
     return config
 

@@ -14,12 +14,19 @@ from click.shell_completion import CompletionItem
 
 from pointsman.config.paths import NoHomeError, usual_state_folder
 from pointsman.core.escape import escaped
+from pointsman.core.model import NEEDS_SIGN_IN
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, NoGatewayCommandError
 from pointsman.router.cli.common.output import echo, paint
 from pointsman.router.owner.client import ANSWER_S, NoGatewayError, OperationError, SilentGatewayError, ask
 
 COMPLETION_S = 1.0
-_STATE_COLOURS = {"running": "green", "starting": "yellow", "failed": "red", "not answering": "red"}
+_STATE_COLOURS = {
+    "running": "green",
+    "starting": "yellow",
+    "failed": "red",
+    "not answering": "red",
+    NEEDS_SIGN_IN: "yellow",
+}
 
 
 def owned_folder(option: Path | None) -> Path:

@@ -75,6 +75,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
             manager,
             page=None if manager.supervises else page,  # a manager's log would keep the code
             stderr=lines,
+            read_secrets_again=file.read_secrets_again,
         )
         try:
             run_event_loop(run_daemon(launch))

@@ -65,7 +65,14 @@ def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launc
             return apply_overrides(file.load(), settings)
 
         return Launch(
-            read(), file.path, read, folder, lambda url: None, prepare=_prepare(file), first_token=file.first_token
+            read(),
+            file.path,
+            read,
+            folder,
+            lambda url: None,
+            prepare=_prepare(file),
+            read_secrets_again=file.read_secrets_again,
+            first_token=file.first_token,
         )
     except (ConfigError, NoHomeError) as error:
         raise GatewayUnreachableError(str(error)) from error

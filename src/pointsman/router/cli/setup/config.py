@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from pointsman.router.cli.common.options import (
     state_dir_option,
 )
 from pointsman.router.cli.common.output import echo, print_json
+from pointsman.router.cli.common.owner import owned_folder
 
 
 @click.group()
@@ -50,7 +52,7 @@ def validate(file: Path | None, config_file: Path | None, state_dir: Path | None
         else:
             echo(str(error), err=True)
         sys.exit(2)
-    remarks = (*advice(loaded), *loaded.notes)
+    remarks = (*advice(loaded), *loaded.notes, *_sandbox_remarks(loaded, path, owned_folder(state_dir)))
     if as_json:
         print_json({"ok": True, "problems": [], **({"advice": remarks} if remarks else {})})
         return
@@ -75,6 +77,22 @@ def show(config_file: Path | None, state_dir: Path | None, as_json: bool) -> Non
         print_json(shown)
     else:
         echo(f"# {path} with defaults and environment; secrets are masked\n{_as_yaml(shown)}", nl=False)
+
+
+def _sandbox_remarks(config: GatewayConfig, path: Path, state_dir: Path) -> Iterator[str]:
+    """Paths of sandboxes with which a server would not be started."""
+    confined = {one: server for one, server in config.servers.items() if server.enabled and server.sandbox is not None}
+    if not confined:
+        return
+    from pointsman.router.downstream.stdio.launch import protected_paths
+    from pointsman.router.downstream.stdio.sandbox import path_problems
+    from pointsman.router.owner.description import with_sandbox_paths
+
+    protected = protected_paths(state_dir, path)
+    for server_id, server in confined.items():
+        assert server.sandbox is not None  # as chosen
+        for problem in path_problems(server.sandbox, protected):
+            yield f"Server `{server_id}` would not be started: {with_sandbox_paths(problem, server)}."
 
 
 def _counts(config: GatewayConfig) -> str:

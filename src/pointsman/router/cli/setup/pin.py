@@ -49,12 +49,16 @@ def list_pins(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -
     if not servers:
         note("No server has pins.")
         return
-    rows = [["SERVER", "PIN", "APPROVED", "WAITING"]]
-    rows += [[one["id"], one["pin"], str(one["approved"]), str(len(one["held"]))] for one in servers]
+    rows = [["SERVER", "PIN", "APPROVED", "WAITING", "GONE"]]
+    rows += [
+        [one["id"], one["pin"], str(one["approved"]), str(len(one["held"])), str(one["goneCount"])] for one in servers
+    ]
     for line in table(rows):
         echo(line)
     for server_id, one in _held(servers):
         echo(f"{_name(server_id, one)}: {_REASONS[one['reason']]}")
+    for line in _gone(servers):
+        echo(line)
     _advise(servers)
 
 
@@ -70,6 +74,8 @@ def diff(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -> Non
         return
     for server_id, one in _held(servers):
         _show(server_id, one)
+    for line in _gone(servers):
+        echo(line)
     _advise(servers)
 
 
@@ -77,20 +83,31 @@ def diff(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -> Non
 @target_argument
 @click.option("--all", "everything", is_flag=True, help="All definitions of all servers that wait.")
 @file_option
+@click.option("--gone", is_flag=True, help="Forget those that are no longer listed: if one comes back, it waits.")
 @click.option("--yes", "-y", is_flag=True, help="Do not show the differences and ask.")
 @state_dir_option
 @json_option
 def approve(
-    targets: tuple[str, ...], everything: bool, file: Path | None, yes: bool, state_dir: Path | None, as_json: bool
+    targets: tuple[str, ...],
+    everything: bool,
+    file: Path | None,
+    gone: bool,
+    yes: bool,
+    state_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """Approve definitions that wait: of a server, one of them, or those that are in a file.
 
-    They can be used at once. One that changes again before that waits on.
+    They can be used at once. One that changes again before that waits on. With --gone, accept instead that approved
+    definitions are no longer listed.
     """
     if not targets and not everything and file is None:
         raise ConfigCommandError("Name a server or one of its definitions, or pass --all or --file.")
     if as_json and not yes:
         raise ConfigCommandError("With --json, pass --yes: there is nobody to ask.")
+    if gone:
+        _forget(state_dir, targets, file, yes=yes, as_json=as_json)
+        return
     servers = _asked(state_dir, targets, diffs=not yes)
     if file is not None:
         servers = _only_those_in(_read_file(file), servers)
@@ -119,6 +136,7 @@ def check(file: Path | None, state_dir: Path | None, as_json: bool) -> None:
         servers = _asked(state_dir, ())
         found = [_name(server_id, one) + f": {_REASONS[one['reason']]}" for server_id, one in _held(servers)]
         found += [f"{one['id']}: lists nothing, or does not run" for one in servers if not one["listed"]]
+        found += _gone(servers)
     else:
         with progress("Asking the servers ..."):
             found = [*_differences(_read_file(file), ask_gateway(state_dir, "pin_definitions", timeout_s=WAIT_S))]
@@ -179,13 +197,15 @@ def _asked(
         note(f"The pins cannot be used: {problem}")
     servers = [one for answer in answers for one in answer["servers"]]
     if with_off:
-        nothing = {"pin": "off", "approved": 0, "waits": False, "listed": False, "held": []}
+        nothing = {"pin": "off", "approved": 0, "waits": False, "listed": False, "held": [], "gone": [], "goneCount": 0}
         servers += [{"id": one, **nothing} for answer in answers for one in answer["off"]]
     for one in servers:
         names = wanted.get(one["id"], {""})
         if "" not in names:
             one["held"] = [each for each in one["held"] if each["name"] in names]
-            if missing := names - {each["name"] for each in one["held"]}:
+            one["gone"] = [each for each in one["gone"] if each["name"] in names]
+            one["goneCount"] = len(one["gone"])
+            if missing := names - {each["name"] for each in (*one["held"], *one["gone"])}:
                 raise ConfigCommandError(f"No `{min(missing)}` of `{one['id']}` waits for approval.")
     return servers
 
@@ -203,6 +223,40 @@ def _approve(state_dir: Path | None, server_id: str, held: list[Any], *, as_json
     if not held and not as_json:
         echo(f"Approved {escaped(server_id)}, which lists nothing.")
     return approved
+
+
+def _forget(state_dir: Path | None, targets: tuple[str, ...], file: Path | None, *, yes: bool, as_json: bool) -> None:
+    """Drop the approval of what is no longer listed."""
+    if file is not None:
+        raise ConfigCommandError("--gone takes no --file: it is about what servers list now.")
+    servers = [one for one in _asked(state_dir, targets) if one["gone"]]
+    count = sum(len(one["gone"]) for one in servers)
+    if not count and not as_json:
+        note("All approved definitions are still listed.")
+    elif not yes:
+        for line in _gone(servers):
+            echo(line)
+        if not sys.stdin.isatty():
+            raise ConfigCommandError("Nothing was forgotten: this is no terminal, so add --yes.")
+        click.confirm(f"Forget {plural(count, 'definition')}?", abort=True)
+    forgotten = {}
+    for one in servers:
+        done = ask_gateway(state_dir, "forget_pins", timeout_s=WAIT_S, server=one["id"], definitions=one["gone"])
+        forgotten[one["id"]] = done["forgotten"]
+        if not as_json:
+            echo(f"Forgot {plural(done['forgotten'], 'definition')} of {escaped(one['id'])}.")
+    if as_json:
+        print_json({"forgotten": forgotten})
+
+
+def _gone(servers: list[Any]) -> Iterator[str]:
+    """Lines about approved definitions that are no longer listed."""
+    for one in servers:
+        for each in one["gone"]:
+            name = each["name"] or f"({each['digest'][:12]})"
+            yield f"{_name(one['id'], {**each, 'name': name})}: was approved, and is no longer listed"
+        if more := one["goneCount"] - len(one["gone"]):
+            yield f"{escaped(one['id'])}: {more} more are no longer listed"
 
 
 def _batches(definitions: list[Any]) -> Iterator[list[Any]]:
@@ -241,6 +295,8 @@ def _advise(servers: list[Any]) -> None:
         note(f"`pointsman pin approve {escaped(waiting[0])}` approves what waits of a server.")
     else:
         note("Nothing waits for approval.")
+    if left := [one["id"] for one in servers if one["goneCount"]]:
+        note(f"`pointsman pin approve {escaped(left[0])} --gone` accepts that definitions are no longer listed.")
 
 
 def _read_file(file: Path) -> Mapping[str, Any]:

@@ -46,6 +46,9 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     yield from server_lines(answer["servers"])
     yield ""
     yield from _call_lines(answer["calls"])
+    if calls := answer.get("waiting", {}).get("calls"):
+        verb = "needs" if calls == 1 else "need"
+        yield f"Waiting: {plural(calls, 'call')} {verb} your yes; `pointsman approve` lists what."
     yield from _context_lines(answer["context"])
 
 

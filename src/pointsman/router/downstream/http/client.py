@@ -8,12 +8,18 @@ import socket
 import ssl
 from collections.abc import Mapping
 from functools import cache
+from http import HTTPStatus
 
 import aiohappyeyeballs
 from multidict import CIMultiDict
 from yarl import URL
 
-from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError
+from pointsman.router.downstream.connection import (
+    Authorizer,
+    CallNotSentError,
+    ConnectionLostError,
+    SignInNeededError,
+)
 from pointsman.router.downstream.http.exchange import CLOSED, HttpConnection, HttpResponse
 from pointsman.router.downstream.http.failures import FAILURES, TCP_CONNECT_S, ExchangeError, failure_reason
 from pointsman.router.serving.tasks import TaskSet
@@ -24,6 +30,7 @@ RECHECKS_S = (0.25, 0.5)  # delays of the connection attempts after a failure, b
 HANDSHAKE_NUMBER = 1  # the id of the first request; not 0, which some servers treat as missing
 _OURS = frozenset({"accept", "accept-encoding", "connection", "content-length", "content-type", "transfer-encoding"})
 _BODY = b"%sContent-Length: %d\r\n\r\n%s"  # after the head
+_REFUSALS = (401, 403)
 _SECOND_ADDRESS_S = 0.25  # until a host's next address is tried as well (happy eyeballs)
 
 
@@ -33,8 +40,15 @@ class HttpClient:
     It sets no deadline for answers; its callers do.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], rechecks_s: tuple[float, ...] = RECHECKS_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        rechecks_s: tuple[float, ...] = RECHECKS_S,
+        authorizer: Authorizer | None = None,
+    ) -> None:
         self._url = URL(url)
+        self._authorizer = authorizer
         self._own = _own_headers(self._url, headers)
         self._rechecks_s = rechecks_s
         self._checking: asyncio.Task[None] | None = None
@@ -67,8 +81,39 @@ class HttpClient:
 
         Raises:
             CallNotSentError: no connection could be opened, so nothing was sent. The server counts as unreachable.
+                SignInNeededError: it was refused, and a person has to sign in first.
             ConnectionLostError: the exchange failed after the request was written.
         """
+        if self._authorizer is None:
+            return await self._send(head, body)
+        try:
+            return await self._send_authorized(self._authorizer, head, body)
+        except SignInNeededError as needed:
+            self.give_up(str(needed))
+            raise
+
+    async def _send_authorized(self, authorizer: Authorizer, head: bytes, body: bytes | None) -> HttpResponse:
+        """Send with a token; once more with a new one if the server refuses it, which means that it did nothing."""
+        token = await authorizer.header()
+        response = await self._send(_with_token(head, token), body)
+        if response.status not in _REFUSALS:
+            return response
+        challenge = response.text(b"www-authenticate")
+        try:
+            renewed = await authorizer.after_refusal(token, response.status, challenge)
+        except BaseException:
+            response.close()
+            raise
+        if renewed is None:
+            return response
+        response.close()
+        again = await self._send(_with_token(head, renewed), body)
+        if again.status == HTTPStatus.UNAUTHORIZED:
+            again.close()
+            raise authorizer.refused_again()
+        return again
+
+    async def _send(self, head: bytes, body: bytes | None) -> HttpResponse:
         if self._closed:
             raise CallNotSentError("its connection was closed")
         connection = self._take_idle()
@@ -199,6 +244,10 @@ class HttpClient:
                 connection.close()
             await asyncio.sleep(0)  # the transports close their sockets in the next round of the event loop
             self.give_up("its connection was closed")
+
+
+def _with_token(head: bytes, token: str | None) -> bytes:
+    return head if token is None else with_headers(head, {"Authorization": token})
 
 
 def with_headers(head: bytes, headers: Mapping[str, str]) -> bytes:

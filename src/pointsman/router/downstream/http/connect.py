@@ -9,7 +9,14 @@ from pointsman.config.model import Limits
 from pointsman.core.model import Json
 from pointsman.core.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pointsman.core.wire import encode
-from pointsman.router.downstream.connection import Call, Connection, ConnectionLostError, Introduction, OnNotification
+from pointsman.router.downstream.connection import (
+    Authorizer,
+    Call,
+    Connection,
+    ConnectionLostError,
+    Introduction,
+    OnNotification,
+)
 from pointsman.router.downstream.http.answer import read_result
 from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient
 from pointsman.router.downstream.http.failures import status_reason
@@ -31,17 +38,18 @@ async def connect_http(
     memory: AnswerMemory | None = None,
     *,
     apps: bool = False,
+    authorizer: Authorizer | None = None,
 ) -> Connection:
     """Connect and negotiate the version. The caller limits the total time.
 
     `record` is what the server was seen to do and `memory` the budget for its large answers; both outlive the
-    connection. With `apps`, support for apps is declared.
+    connection. With `apps`, support for apps is declared. `authorizer` adds tokens to the requests.
 
     Raises:
         ConnectionLostError: with the reason. All connections are closed then, also after a cancellation.
     """
     try:
-        client = HttpClient(url, headers)
+        client = HttpClient(url, headers, authorizer=authorizer)
     except ValueError:
         raise ConnectionLostError("its `url` is not valid: correct it in its configuration") from None
     try:

@@ -50,5 +50,6 @@ def status_reason(status: int, request: str = "") -> str:
     if 300 <= status < 400:
         return f"it redirects (HTTP {status}), which is not followed: put the final URL into `url`"
     if status in _CREDENTIAL:
-        return f"it did not accept our credential (HTTP {status}): check `headers` in its configuration"
+        sign_in = "sign in with `oauth: auto`, or " if status == HTTPStatus.UNAUTHORIZED else ""
+        return f"it did not accept our credential (HTTP {status}): {sign_in}check `headers` in its configuration"
     return f"it answered {request} with HTTP {status}" if request else f"it answered with HTTP {status}"

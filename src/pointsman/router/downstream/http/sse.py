@@ -13,6 +13,7 @@ from pointsman.config.model import Limits
 from pointsman.core import wire
 from pointsman.core.model import Json
 from pointsman.router.downstream.connection import (
+    Authorizer,
     BudgetExceededError,
     CallNotSentError,
     ConnectionLostError,
@@ -48,6 +49,7 @@ async def connect_sse(
     record: ServerRecord | None = None,
     memory: AnswerMemory | None = None,
     apps: bool = False,
+    authorizer: Authorizer | None = None,
 ) -> SseConnection:
     """Open the stream and negotiate the version. The caller limits the total time; an idle stream is never closed.
     With `apps`, support for apps is declared.
@@ -59,7 +61,7 @@ async def connect_sse(
         raise ConnectionLostError(
             "`transport: sse` belongs to the legacy era: remove `era: modern`, or use `transport: http`"
         )
-    connection = SseConnection(url, headers, limits, on_notification, record or ServerRecord(), memory)
+    connection = SseConnection(url, headers, limits, on_notification, record or ServerRecord(), memory, authorizer)
     try:
         await connection.open(apps)
     except BaseException:
@@ -79,7 +81,9 @@ class SseConnection:
         on_notification: OnNotification,
         record: ServerRecord,
         memory: AnswerMemory | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
+        self._authorizer = authorizer
         self._memory = memory or unshared(limits.in_flight_bytes)
         self._lease: Lease | None = None  # of a large message that is arriving
         self._url = URL(url)
@@ -116,7 +120,9 @@ class SseConnection:
         # No compression: a stream that decompresses to a thousand times its size could not be bounded.
         headers = {**self._headers, "Accept": "text/event-stream", "Accept-Encoding": "identity"}
         try:
-            stream = await self._session.get(self._url, headers=headers, allow_redirects=False)
+            stream = await self._authorized(
+                lambda token: self._session.get(self._url, headers=headers | token, allow_redirects=False)
+            )
         except (aiohttp.ClientError, OSError) as error:
             raise ConnectionLostError(_reason(error)) from None
         if stream.status != HTTPStatus.OK:
@@ -126,6 +132,32 @@ class SseConnection:
             stream.close()
             raise ConnectionLostError("it did not answer with a plain event stream; is `transport: sse` right for it?")
         return stream
+
+    async def _authorized(
+        self, send: Callable[[dict[str, str]], Awaitable[aiohttp.ClientResponse]]
+    ) -> aiohttp.ClientResponse:
+        """As `HttpClient` does it: with a token, and once more with a new one if the server refuses it."""
+        authorizer = self._authorizer
+        if authorizer is None:
+            return await send({})
+        token = await authorizer.header()
+        response = await send({} if token is None else {"Authorization": token})
+        if response.status not in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            return response
+        challenge = ", ".join(response.headers.getall("WWW-Authenticate", ())) or None
+        try:
+            renewed = await authorizer.after_refusal(token, response.status, challenge)
+        except BaseException:
+            response.close()
+            raise
+        if renewed is None:
+            return response
+        response.close()
+        again = await send({"Authorization": renewed})
+        if again.status == HTTPStatus.UNAUTHORIZED:
+            again.close()
+            raise authorizer.refused_again()
+        return again
 
     async def _listen(self, stream: aiohttp.ClientResponse) -> None:
         parser = EventStreamParser(self._limits.result_bytes)
@@ -220,10 +252,14 @@ class SseConnection:
         """Raises CallNotSentError: the server cannot be reached, or refused the message because it lost the session."""
         headers = {**self._headers, "Content-Type": "application/json"}
         try:
-            async with self._session.post(
-                self._endpoint.result(), data=data, headers=headers, allow_redirects=False, timeout=_POST_TIME
-            ) as response:
-                status = response.status
+            endpoint, timeout = self._endpoint.result(), _POST_TIME
+            response = await self._authorized(
+                lambda token: self._session.post(
+                    endpoint, data=data, headers=headers | token, allow_redirects=False, timeout=timeout
+                )
+            )
+            status = response.status
+            response.release()
         except (aiohttp.ClientError, OSError) as error:
             kind = CallNotSentError if isinstance(error, _NO_CONNECTION) else ConnectionLostError
             raise kind(_reason(error)) from None

@@ -93,6 +93,9 @@ class Deadline(Struct, eq=False):  # a struct, because each call makes one
         finally:
             self.resume()
 
+    def reachable(self) -> bool:
+        return self._back.reachable()
+
     def pause(self) -> None:
         self._paused += 1
         if self._paused == 1 and self._task is not None and self._queue is not None:

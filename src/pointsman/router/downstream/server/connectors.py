@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from pydantic import SecretStr
@@ -22,6 +23,10 @@ from pointsman.router.downstream.stdio.launch import Confined
 from pointsman.router.downstream.talk.server_memory import ServerMemory, ServerRecord
 from pointsman.router.serving.in_flight import AnswerMemory, InFlight
 
+if TYPE_CHECKING:
+    from pointsman.router.downstream.oauth.service import ServerSignIns
+    from pointsman.router.downstream.oauth.token_source import TokenSource
+
 PROBE_S = 5.0  # how long to wait for an answer to `server/discover` before `initialize` is tried as well
 
 
@@ -36,6 +41,7 @@ class Connectors(Struct, frozen=True):
     memory: ServerMemory = field(default_factory=ServerMemory)
     in_flight: InFlight = field(default_factory=lambda: InFlight(lambda: Limits().in_flight_bytes))
     state_database: SecretStr | None = None  # holds a bundled archive whose entry names no store
+    sign_ins: Callable[[], ServerSignIns] | None = None  # called for the first server with `oauth`
 
     def __call__(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> Connect:
         record, answers = self.memory.of(server_id, server), self.in_flight.answers()
@@ -44,8 +50,8 @@ class Connectors(Struct, frozen=True):
             stderr.hidden = hidden_values(server, self.environ, self.state_database if server.bundled else None)
             return self._stdio(command, server, limits, stderr, record, answers, apps)
         if server.transport == "sse":
-            return _sse(server.url, server, limits, record, answers, apps)
-        return self._http(server.url, server, limits, record, answers, apps)
+            return self._sse(server_id, server.url, server, limits, record, answers, apps)
+        return self._http(server_id, server.url, server, limits, record, answers, apps)
 
     def command_of(self, server_id: str, server: Server) -> Command:
         if server.bundled is None:
@@ -85,36 +91,72 @@ class Connectors(Struct, frozen=True):
 
         return connect
 
+    def _token_source(self, server_id: str, server: Server) -> TokenSource | None:
+        if server.oauth is None or self.sign_ins is None:
+            return None
+        return self.sign_ins().source(server_id, server)
+
     def _http(
-        self, url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory, apps: bool
+        self,
+        server_id: str,
+        url: str,
+        server: Server,
+        limits: Limits,
+        record: ServerRecord,
+        answers: AnswerMemory,
+        apps: bool,
     ) -> Connect:
         from pointsman.router.downstream.http.connect import connect_http  # imported on demand
 
         headers = secret_values(server.headers)
+        tokens = self._token_source(server_id, server)
 
         async def connect(on_notification: OnNotification) -> Connection:
+            if tokens is not None:
+                await tokens.reload()  # somebody may have signed in or out, here or at another replica
             return await connect_http(
-                url, headers, server.era, self.probe_s, limits, on_notification, record, answers, apps=apps
+                url,
+                headers,
+                server.era,
+                self.probe_s,
+                limits,
+                on_notification,
+                record,
+                answers,
+                apps=apps,
+                authorizer=tokens,
             )
 
         return connect
 
+    def _sse(
+        self,
+        server_id: str,
+        url: str,
+        server: Server,
+        limits: Limits,
+        record: ServerRecord,
+        answers: AnswerMemory,
+        apps: bool,
+    ) -> Connect:
+        from pointsman.router.downstream.http.sse import connect_sse
 
-def _sse(url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory, apps: bool) -> Connect:
-    from pointsman.router.downstream.http.sse import connect_sse
+        headers = secret_values(server.headers)
+        tokens = self._token_source(server_id, server)
 
-    headers = secret_values(server.headers)
+        async def connect(on_notification: OnNotification) -> Connection:
+            if tokens is not None:
+                await tokens.reload()  # somebody may have signed in or out, here or at another replica
+            return await connect_sse(
+                url,
+                headers,
+                era=server.era,
+                limits=limits,
+                on_notification=on_notification,
+                record=record,
+                memory=answers,
+                apps=apps,
+                authorizer=tokens,
+            )
 
-    async def connect(on_notification: OnNotification) -> Connection:
-        return await connect_sse(
-            url,
-            headers,
-            era=server.era,
-            limits=limits,
-            on_notification=on_notification,
-            record=record,
-            memory=answers,
-            apps=apps,
-        )
-
-    return connect
+        return connect

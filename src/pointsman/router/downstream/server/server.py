@@ -433,8 +433,11 @@ class DownstreamServer:
         self._first_start_over.clear()
         self._disconnected("starting", reason)
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, *, sign_in: bool = False) -> None:
+        """It does not run. `sign_in`: because a person has to sign in to it."""
         self._disconnected("failed", reason)
+        if sign_in:
+            self.status = replace(self.status, sign_in=True)
 
     def stop(self, reason: str) -> None:
         self._withdraw_list()

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError
+from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError, SignInNeededError
 from pointsman.router.downstream.repeated_failures import RepeatedFailures, times_text
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.server import DownstreamServer
@@ -139,19 +139,21 @@ class Supervisor:
             self._server.restarts += 1
         self._attempted = True
         self._last_attempt = self._policy.monotonic()
-        limit_s = self._server.timeouts.connect_s
+        limit_s, sign_in = self._server.timeouts.connect_s, False
         try:
             async with asyncio.timeout(limit_s):
                 return await self._connect(self._server.notice)
         except TimeoutError:
             reason = not_ready(limit_s, self._downloader)
+        except SignInNeededError as error:
+            reason, sign_in = str(error), error.person
         except ConnectionLostError as error:
             reason = str(error)
         except Exception:
             # Whatever it is, only this server is affected, and it is retried.
             logger.exception("server %s could not be started", self._server.id)
             reason = "it could not be started; the gateway's log has the reason"
-        self._server.fail(reason)
+        self._server.fail(reason, sign_in=sign_in)
         self._count_failure()
         self.settled.set()
         return None

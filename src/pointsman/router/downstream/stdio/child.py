@@ -18,7 +18,14 @@ from pointsman.router.downstream.repeated_failures import times_text
 from pointsman.router.downstream.stderr_log import StderrLog, sanitize
 from pointsman.router.downstream.stdio.environment import child_environment, missing_program_hint
 from pointsman.router.downstream.stdio.guard import Guard, when_exited
-from pointsman.router.downstream.stdio.launch import FILTER_HANDLE, FREE, Confined, Launch, SandboxRefusedError
+from pointsman.router.downstream.stdio.launch import (
+    AS_CONFINED,
+    FILTER_HANDLE,
+    FREE,
+    Confined,
+    Launch,
+    SandboxRefusedError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -330,7 +337,7 @@ class SystemProcesses:
             process, launch = await _start(command, env, self._protected)
         except SandboxRefusedError as error:
             events.stderr.forget_last_run()
-            raise ConnectionLostError(f"`{command.name}` cannot be started: {error}") from None
+            raise ConnectionLostError(f"`{command.name}` cannot be started {AS_CONFINED}: {error}") from None
         except (OSError, ValueError) as error:
             events.stderr.forget_last_run()  # a program that was not started wrote nothing
             raise ConnectionLostError(_why_not_started(command, error)) from None

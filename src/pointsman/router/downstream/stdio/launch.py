@@ -8,11 +8,15 @@ from pathlib import Path
 
 from pointsman.config.server_model import Sandbox, ServerLimits
 
+AS_CONFINED = "as its entry confines it"  # in the reason of a refusal, which lasts until something is changed
 FILTER_HANDLE = "@filter"  # among the arguments: the number of a file handle with `Launch.filter`
 
 
 class SandboxRefusedError(Exception):
-    """The sandbox or the limits cannot be enforced. `str(error)` says why and what helps; it names no path."""
+    """The sandbox or the limits cannot be enforced. `str(error)` says why and what helps; it names no path.
+
+    Clients may see it. For the owner, `description.with_path` puts the paths in.
+    """
 
 
 @dataclass(frozen=True, slots=True)

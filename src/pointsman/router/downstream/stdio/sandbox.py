@@ -93,10 +93,8 @@ def plan(
     own = starter_variables(program.name, downloads, confined.sandbox.network)
     if own:
         env, access = {**own, **env}, replace(access, write=(*access.write, downloads))
-    if host.bwrap is not None:
-        launch = _by_bubblewrap(host.bwrap, program, argv, env, cwd, confined.sandbox, access, wanted, host)
-    else:
-        launch = _by_landlock(program, argv, env, cwd, confined.sandbox, access, wanted, host)
+    start = _Start(program, argv, env, cwd, confined.sandbox, access, wanted, host)
+    launch = _by_bubblewrap(host.bwrap, start) if host.bwrap is not None else _by_landlock(start)
     return replace(launch, downloads=downloads if own else None)
 
 
@@ -182,14 +180,8 @@ def access_of(
 ) -> Access:
     """Raises SandboxRefusedError."""
     guarded = [Path(os.path.realpath(path)) for path in protected]
-    own_files = [Path(os.path.realpath(path)) for path in host.own_files]
-    for key, paths in (("read", sandbox.read), ("write", sandbox.write)):
-        for number, path in enumerate(paths, 1):
-            _check_path(path, f"path {number} of `sandbox.{key}`", guarded)
-            if key == "write" and any(_overlap(Path(os.path.realpath(path)), own) for own in own_files):
-                raise SandboxRefusedError(
-                    f"path {number} of `sandbox.write` would let it change Pointsman or its Python"
-                )
+    for problem in path_problems(sandbox, protected, host.own_files):
+        raise SandboxRefusedError(problem)
     for folder in (*PROGRAM_FOLDERS, *SYSTEM_FILES):
         if any(one.is_relative_to(folder) for one in guarded):
             raise SandboxRefusedError(
@@ -198,7 +190,8 @@ def access_of(
     all_needed = needed_paths(program, args, cwd, env, [_absolute(path) for path in sandbox.write])
     needed = [path for path in all_needed if path.exists() and not _reaches(path, guarded)]
     if cwd is not None and os.path.realpath(cwd) != os.path.realpath(host.temporary):
-        _check_path(cwd, "its `cwd`", guarded)
+        if problem := _path_problem(cwd, "its `cwd`", guarded):
+            raise SandboxRefusedError(problem)
         needed.append(cwd)
     read = dict.fromkeys((*map(Path, (*PROGRAM_FOLDERS, *SYSTEM_FILES)), program, *needed, *sandbox.read))
     write = dict.fromkeys(_absolute(path) for path in sandbox.write)
@@ -208,13 +201,25 @@ def access_of(
     return Access(tuple(path for path in map(_absolute, read) if path not in inside), tuple(outermost))
 
 
-def _check_path(path: Path, named: str, guarded: Sequence[Path]) -> None:
+def path_problems(sandbox: Sandbox, protected: Sequence[Path], own_files: Sequence[str] = ()) -> Iterator[str]:
+    """What is wrong with paths of `read` and `write`, whatever the machine can enforce."""
+    guarded = [Path(os.path.realpath(path)) for path in protected]
+    own = [Path(os.path.realpath(path)) for path in own_files]
+    for key, paths in (("read", sandbox.read), ("write", sandbox.write)):
+        for number, path in enumerate(paths, 1):
+            named = f"path {number} of `sandbox.{key}`"
+            if problem := _path_problem(path, named, guarded):
+                yield problem
+            elif key == "write" and any(_overlap(Path(os.path.realpath(path)), one) for one in own):
+                yield f"{named} would let it change Pointsman or its Python. Name folders beside them"
+
+
+def _path_problem(path: Path, named: str, guarded: Sequence[Path]) -> str:
     if not path.exists():
-        raise SandboxRefusedError(f"{named} does not exist. Create it, or correct the path")
+        return f"{named} does not exist. Create it, or correct the path"
     if _reaches(path, guarded):
-        raise SandboxRefusedError(
-            f"{named} would let it reach the state folder or the configuration. Name folders beside them"
-        )
+        return f"{named} would let it reach the state folder or the configuration. Name folders beside them"
+    return ""
 
 
 def _reaches(path: Path, guarded: Sequence[Path]) -> bool:
@@ -250,17 +255,23 @@ def _launched(wanted: Confinement, program: str | Path, argv: Sequence[str], hos
     return (*host.launcher, json.dumps(wanted), str(program), *argv)
 
 
-def _by_landlock(
-    program: Path,
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    cwd: Path | None,
-    sandbox: Sandbox,
-    access: Access,
-    wanted: Confinement,
-    host: Host,
-) -> Launch:
-    program_filter = filter_of(host.machine, network=sandbox.network, landlock=True)
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What is to be started, and what it may use."""
+
+    program: Path
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path | None
+    sandbox: Sandbox
+    access: Access
+    wanted: Confinement
+    host: Host
+
+
+def _by_landlock(start: _Start) -> Launch:
+    host, access, wanted, network = start.host, start.access, start.wanted, start.sandbox.network
+    program_filter = filter_of(host.machine, network=network, landlock=True)
     assert program_filter is not None  # `_check_host`
     rules = Rules(
         read=[*map(str, access.read), *_KERNEL_FILES],
@@ -269,43 +280,35 @@ def _by_landlock(
         temporary=host.temporary,
     )
     confinement = Confinement(
-        memory=wanted["memory"], processes=wanted["processes"], own_network=not sandbox.network, rules=rules
+        memory=wanted["memory"], processes=wanted["processes"], own_network=not network, rules=rules
     )
     return Launch(
-        _launched(confinement, program, argv, host),
-        env,
-        cwd or Path(host.temporary),
+        _launched(confinement, start.program, start.argv, host),
+        start.env,
+        start.cwd or Path(host.temporary),
         temporary=host.temporary,
         how=f"Landlock {host.abilities['abi']} ({host.bwrap_problem})",
     )
 
 
-def _by_bubblewrap(
-    bwrap: str,
-    program: Path,
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    cwd: Path | None,
-    sandbox: Sandbox,
-    access: Access,
-    wanted: Confinement,
-    host: Host,
-) -> Launch:
+def _by_bubblewrap(bwrap: str, start: _Start) -> Launch:
+    env, host, network = start.env, start.host, start.sandbox.network
+    wanted: Confinement = start.wanted
     own_tmp = {name: "/tmp" for name in ("TMPDIR", "TMP", "TEMP") if name in env}  # noqa: S108 - it is its own
     home = env.get("HOME", "")
     arguments = [
         *_NAMESPACES,
-        *(() if sandbox.network else ("--unshare-net",)),
+        *(() if network else ("--unshare-net",)),
         *_HARDENING,
         *("--seccomp", FILTER_HANDLE),
         *_own_folder("/tmp"),  # noqa: S108
         *(_own_folder(os.path.abspath(home)) if home.startswith("/") and os.path.abspath(home) != "/" else ()),
-        *_mounts(access),
+        *_mounts(start.access),
         *("--proc", "/proc", "--dev", "/dev"),
         *_own_folder("/dev/shm"),  # noqa: S108
-        *("--remount-ro", "/", "--chdir", str(cwd or "/tmp")),  # noqa: S108
+        *("--remount-ro", "/", "--chdir", str(start.cwd or "/tmp")),  # noqa: S108
     ]
-    started: tuple[str, ...] = (bwrap, *arguments, "--", str(program), *argv[1:])
+    started: tuple[str, ...] = (bwrap, *arguments, "--", str(start.program), *start.argv[1:])
     if wanted["processes"] is not None:
         wanted = {**wanted, "processes": wanted["processes"] + _BWRAP_PROCESSES}
     if wanted["processes"] is not None or wanted["memory"] is not None:
@@ -313,7 +316,7 @@ def _by_bubblewrap(
     return Launch(
         started,
         {**env, **own_tmp},
-        filter=filter_of(host.machine, network=sandbox.network, landlock=False),
+        filter=filter_of(host.machine, network=network, landlock=False),
         wrapped=True,
         how="bubblewrap",
     )

@@ -197,8 +197,9 @@ class RequestReader:
             if error.status == 403 and not claims.project_stated:
                 return None
             raise
-        # An access token may expire while another one of the same person is valid, so it is looked up each time.
-        if request.connection is not None and not claims.project_stated and not is_identity(caller.token_id):
+        if self.sign_in is not None and is_identity(caller.token_id):
+            return caller  # it may expire while another token of the same person is valid, so it is looked up each time
+        if request.connection is not None and not claims.project_stated:
             header = request.head[b"authorization"]
             request.connection.identity = Identity(header, claims, caller, self._current.config)
         return caller

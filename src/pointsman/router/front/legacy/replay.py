@@ -145,6 +145,10 @@ class EventLog:
         self._timer: asyncio.TimerHandle | None = None
         self._on_abandoned = on_abandoned
 
+    @property
+    def reader(self) -> EventStream | None:
+        return self._reader
+
     def prime(self) -> None:
         """Send the reader an id before the first message, so that it can resume from there."""
         if self._reader is not None and self._session.primed:

@@ -62,6 +62,9 @@ class SseExchange(Exchange, eq=False, kw_only=True):
     async def _write(self, status: int, response: bytes) -> None:
         self.sse.respond(response)
 
+    def reachable(self) -> bool:
+        return self.waiting  # it ends with the session's stream
+
     def watch(self) -> None:
         """Not needed: the stream pings, and the session ends with it."""
 

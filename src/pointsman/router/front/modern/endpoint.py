@@ -18,7 +18,7 @@ from pointsman.core.sdk import (
     unsupported_protocol_version_rejection,
     validate_mcp_param_headers,
 )
-from pointsman.core.seams import CONFIRMATION, FrontRequest
+from pointsman.core.seams import CONFIRMATION, COUNTED_ROUND, FrontRequest
 from pointsman.router.front.exchange import EraRules, Exchange
 from pointsman.router.front.http.headers import Head
 from pointsman.router.front.http.http_request import HttpRequest
@@ -32,6 +32,7 @@ _RULES = EraRules(disconnect_cancels=True, error_status=ERROR_CODE_HTTP_STATUS)
 _PARAM_PREFIX: Final = b"mcp-param-"
 _MOST_ACCEPTED: Final = 1024  # of callers' names, so there must be a bound
 _LONGEST_NAME: Final = 128
+_SEALED: Final = {CONFIRMATION: "confirmation", COUNTED_ROUND: "counted_round"}  # keys of a result of ours
 _Routed = tuple[str, str, bytes | None, bytes | None, bytes | None]
 _ROUTING_HEADERS: Final = {name.encode(): name for name in ("mcp-protocol-version", "mcp-method", "mcp-name")}
 # How long a client may cache a result for which the gateway sets no time itself. Lists depend on the caller's
@@ -121,14 +122,16 @@ class ModernEndpoint:
         raise method_not_found()
 
     def _seal_state(self, request: FrontRequest, result: Json) -> Json:
-        """Seal a modern server's own state, and that a person said yes: for this caller and this very call only."""
-        state, confirmation = result.get("requestState"), result.get(CONFIRMATION)
-        content: Json = {"state": state}
-        if confirmation is not None:
-            result = {key: value for key, value in result.items() if key != CONFIRMATION}
-            content["confirmation"] = confirmation
+        """Seal a modern server's own state, and that a person said yes and that the call was counted: for this caller
+        and this very call only.
+        """
+        state = result.get("requestState")
+        ours = {name: result[key] for key, name in _SEALED.items() if result.get(key) is not None}
+        if ours:
+            result = {key: value for key, value in result.items() if key not in _SEALED}
         elif state is None:
             return result
+        content: Json = {"state": state, **ours}
         return {**result, "requestState": self._parked.seal.close(request, content, self._parked.wait_s)}
 
     def _as_modern(self, method: str, result: Json) -> Json:
@@ -157,7 +160,12 @@ def _continued(request: FrontRequest, content: Json) -> FrontRequest:
     params = {**request.params, "requestState": content["state"]}
     if content["state"] is None:
         del params["requestState"]
-    return replace(request, params=params, confirmation=content.get("confirmation"))
+    return replace(
+        request,
+        params=params,
+        confirmation=content.get("confirmation"),
+        counted_round=content.get("counted_round"),
+    )
 
 
 def _routed(message: Json, head: Head) -> _Routed | None:

@@ -57,10 +57,6 @@ SCREEN = Screen(
     title="Approvals",
     icon="check",
     path=PATH,
-    routes=[
-        ("GET", PATH, show),
-        ("POST", PATH + "/{id}", answer),
-        ("POST", PATH + "/{id}/withdraw", take_back),
-    ],
+    routes=[("GET", PATH, show), ("POST", PATH + "/{id}", answer), ("POST", PATH + "/{id}/withdraw", take_back)],
     topics={"approvals": _changes},
 )

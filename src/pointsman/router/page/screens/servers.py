@@ -21,7 +21,8 @@ from pointsman.router.owner.savings import schema_tokens
 from pointsman.router.page.registry import Screen
 from pointsman.router.page.rendering import plural
 from pointsman.router.page.screens.server_entries import changed_values, pasted, typed_entry
-from pointsman.router.page.screens.server_pins import approve_definitions, waiting_definitions
+from pointsman.router.page.screens.server_pins import approve_definitions, forget_definitions, waiting_definitions
+from pointsman.router.page.screens.server_sign_in import login, logout
 from pointsman.router.page.view import CLIENT, View
 
 START = "/page/servers"
@@ -266,7 +267,10 @@ SCREEN = Screen(
         ("POST", f"{START}/{{id}}/restart", restart),
         ("POST", f"{START}/{{id}}/stop", stop),
         ("POST", f"{START}/{{id}}/test", test),
+        ("POST", f"{START}/{{id}}/login", login),
+        ("POST", f"{START}/{{id}}/logout", logout),
         ("POST", f"{START}/{{id}}/approve", approve_definitions),
+        ("POST", f"{START}/{{id}}/forget", forget_definitions),
     ],
     topics={"log": _log},
 )

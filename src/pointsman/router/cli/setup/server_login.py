@@ -1,0 +1,161 @@
+"""`pointsman server login` and `logout`: a person signs in to a server in a browser on this machine."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import click
+
+from pointsman.core.escape import escaped
+from pointsman.router.cli.common.browser import has_screen, opened
+from pointsman.router.cli.common.options import CommandError, json_option, note, state_dir_option
+from pointsman.router.cli.common.output import echo, print_json
+from pointsman.router.cli.common.owner import ask_gateway, progress
+from pointsman.router.cli.common.server_argument import server_argument
+
+WAIT_S = 600.0  # for the person; the gateway forgets the sign-in after that
+BEGIN_S = 70.0
+FINISH_S = 120.0
+_REQUEST_S = 5.0  # for a browser to send its request
+_MAX_PARAMETERS = 16
+_DONE = b"<!doctype html><title>Pointsman</title><p>You can close this window and go back to the terminal.</p>"
+_NO = b"<!doctype html><title>Pointsman</title><p>This is not the sign-in that was begun in the terminal.</p>"
+
+
+@click.command()
+@server_argument
+@click.option("--no-browser", is_flag=True, help="Only print the link.")
+@state_dir_option
+@json_option
+def login(server_id: str, no_browser: bool, state_dir: Path | None, as_json: bool) -> None:
+    """Sign in to SERVER, whose entry has `oauth`, in a browser on this machine."""
+    port = ask_gateway(state_dir, "sign_in_port", server=server_id)["port"]
+    with _Callback(port or 0) as callback:
+        with progress(f"Asking where to sign in to `{server_id}` ..."):
+            begun = ask_gateway(
+                state_dir, "begin_sign_in", timeout_s=BEGIN_S, server=server_id, redirectUri=callback.redirect_uri
+            )
+        _show_link(begun, no_browser, as_json)
+        answer = callback.wait(begun["state"], WAIT_S)
+    if answer is None:
+        raise CommandError(f"Nobody signed in within {WAIT_S / 60:g} minutes.")
+    with progress("Signing in ..."):
+        found = ask_gateway(state_dir, "finish_sign_in", timeout_s=FINISH_S, state=answer.pop("state"), answer=answer)
+    if as_json:
+        print_json(found)
+        return
+    echo(f"Signed in to `{server_id}`.")
+    if found["state"] != "running":
+        raise CommandError(f"It does not run: {escaped(found['reason'] or 'no reason is known')}")
+
+
+@click.command()
+@server_argument
+@state_dir_option
+@json_option
+def logout(server_id: str, state_dir: Path | None, as_json: bool) -> None:
+    """Forget the sign-in to SERVER, and end it at its authorization server if that offers it."""
+    answer = ask_gateway(state_dir, "end_sign_in", timeout_s=FINISH_S, server=server_id)
+    if as_json:
+        print_json(answer)
+    elif answer["existed"]:
+        echo(f"Signed out of `{server_id}`.")
+    else:
+        note(f"There was no sign-in to `{server_id}`.")
+
+
+def _show_link(begun: dict[str, Any], no_browser: bool, as_json: bool) -> None:
+    """The gateway has checked that it is an https URL, or one of this machine for a server of this machine."""
+    url = begun["url"]
+    if as_json:
+        print_json({"url": url, "server": begun["server"]})
+        sys.stdout.flush()
+        return
+    echo(escaped(url))
+    sys.stdout.flush()
+    if not no_browser and has_screen() and opened(url):
+        note(f"Opened in the browser: sign in at {escaped(begun['host'])}. This command waits for it.")
+    else:
+        note(
+            f"Open it in a browser on this machine, and sign in at {escaped(begun['host'])}. This command waits for it."
+        )
+
+
+class _Callback:
+    """A listener on 127.0.0.1 for one answer: the one with the state of this sign-in."""
+
+    def __init__(self, port: int) -> None:
+        self._answer: dict[str, str] | None = None
+        self._state = ""
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = _REQUEST_S
+
+            def do_GET(self) -> None:
+                taken = owner.take(self.path)
+                self.send_response(200 if taken else 404)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Cache-Control", "no-store")
+                self.send_header("Referrer-Policy", "no-referrer")
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.wfile.write(_DONE if taken else _NO)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                """The request holds a code."""
+
+        class Server(HTTPServer):
+            allow_reuse_address = False
+            address_family = socket.AF_INET
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                """A browser that leaves is no concern."""
+
+        try:
+            self._server = Server(("127.0.0.1", port), Handler)
+        except OSError as error:
+            raise CommandError(f"Could not listen on 127.0.0.1:{port}: {error.strerror}.") from error
+
+    @property
+    def redirect_uri(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/callback"
+
+    def wait(self, state: str, limit_s: float) -> dict[str, str] | None:
+        """Return the parameters of the answer, or None if none came in time."""
+        self._state = state
+        end = time.monotonic() + limit_s
+        while self._answer is None and (left := end - time.monotonic()) > 0:
+            self._server.timeout = left
+            self._server.handle_request()
+        return self._answer
+
+    def take(self, target: str) -> bool:
+        """Take the first request with the right path and state; all others are answered 404."""
+        parts = urlsplit(target)
+        if parts.path != "/callback" or self._answer is not None:
+            return False
+        try:
+            given = parse_qsl(parts.query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
+        except ValueError:
+            return False
+        answer = dict(given)
+        if len(answer) != len(given) or not secrets.compare_digest(
+            answer.get("state", "").encode(), self._state.encode()
+        ):
+            return False
+        self._answer = answer
+        return True
+
+    def __enter__(self) -> _Callback:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.server_close()

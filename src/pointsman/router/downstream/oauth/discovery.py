@@ -1,0 +1,97 @@
+"""Finds the authorization server of a server: by its challenge, by well-known paths, and by both forms of metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from pointsman.router.auth.fetch import FetchError, Reach, fetch_json
+from pointsman.router.downstream.oauth.documents import (
+    AuthorizationServer,
+    Challenge,
+    DocumentError,
+    ProtectedResource,
+    canonical_resource,
+    origin_of,
+    read_challenge,
+    read_resource,
+    read_server,
+    resource_metadata_urls,
+    server_metadata_urls,
+)
+
+_PROBE = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+class SignInError(Exception):
+    """A sign-in cannot go on. `str(error)` says why and what to do, for the person who signs in."""
+
+
+class Discovered(Struct, frozen=True):
+    server: AuthorizationServer
+    resource: str  # what tokens are for
+    metadata: ProtectedResource | None  # None: a server of the time before RFC 9728
+    challenge: Challenge
+
+
+async def discover(
+    url: str, challenge: Challenge, reach: Reach, issuer: str | None = None, headers: Mapping[str, str] | None = None
+) -> Discovered:
+    """Find out where to sign in. `issuer` is the operator's choice. Raises SignInError."""
+    fresh = await probe(url, reach, headers or {})
+    challenge = fresh if fresh != Challenge() else challenge
+    metadata = await _resource(url, challenge, reach)
+    chosen = issuer or (metadata.authorization_servers[0] if metadata is not None else origin_of(url))
+    server = await _server(chosen, reach)
+    return Discovered(server, metadata.resource if metadata else canonical_resource(url), metadata, challenge)
+
+
+async def probe(url: str, reach: Reach, headers: Mapping[str, str]) -> Challenge:
+    """The server's challenge to a request without a token; an empty one if it has none."""
+    try:
+        answer = await fetch_json(url, reach, method="POST", body=_PROBE, headers=headers)
+    except FetchError:
+        return Challenge()
+    if answer.status not in (401, 403):
+        return Challenge()
+    return read_challenge(answer.headers.get("WWW-Authenticate"))
+
+
+async def _resource(url: str, challenge: Challenge, reach: Reach) -> ProtectedResource | None:
+    """Raises SignInError. None: none of the places has metadata."""
+    for place in resource_metadata_urls(challenge, url):
+        named = place == challenge.resource_metadata
+        try:
+            answer = await fetch_json(place, reach)
+        except FetchError as error:
+            if named:
+                raise SignInError(f"Its metadata for sign-in cannot be read: {error}.") from None
+            continue
+        if answer.status >= 500 or answer.status == 429:
+            raise SignInError(f"Its metadata for sign-in cannot be read now (HTTP {answer.status}). Try again later.")
+        if answer.status != 200:
+            continue
+        try:
+            return read_resource(answer.document, url)
+        except DocumentError as error:
+            raise SignInError(f"It cannot be signed in to: {error}.") from None
+    return None
+
+
+async def _server(issuer: str, reach: Reach) -> AuthorizationServer:
+    """Raises SignInError."""
+    reason = "it has no metadata"
+    for place in server_metadata_urls(issuer):
+        try:
+            answer = await fetch_json(place, reach)
+        except FetchError as error:
+            reason = str(error)
+            continue
+        if answer.status != 200:
+            continue
+        try:
+            return read_server(answer.document, issuer, reach)
+        except DocumentError as error:
+            raise SignInError(f"It cannot be signed in to: {error}.") from None
+    raise SignInError(f"Its authorization server cannot be used: {reason}.")

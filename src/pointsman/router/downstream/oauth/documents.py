@@ -1,0 +1,220 @@
+"""What servers and their authorization servers say about sign-in: challenges, metadata and scopes. Pure: no I/O.
+
+Issuers and resources stay the strings that they were: comparisons are exact, and nothing is normalized.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
+
+from pointsman.core.model import Json
+from pointsman.router.auth.fetch import FetchError, Reach, checked_url
+
+PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource"
+AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server"
+OPENID = "/.well-known/openid-configuration"
+OFFLINE_ACCESS = "offline_access"
+_MAX_HEADER = 8192
+_MAX_SCOPES = 200
+_SCHEME = re.compile(r"(?:^|,)\s*bearer\s", re.IGNORECASE)
+_PARAMETER = re.compile(r'(?<![A-Za-z0-9_-])([A-Za-z0-9_-]{1,40})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_SCOPE = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]{1,256}")
+
+
+class DocumentError(Exception):
+    """A document cannot be used. `str(error)` says why, for people."""
+
+
+class Challenge(Struct, frozen=True):
+    """The `Bearer` challenge of a 401 or 403."""
+
+    resource_metadata: str | None = None
+    scope: str | None = None
+    error: str | None = None
+
+
+class ProtectedResource(Struct, frozen=True):
+    """RFC 9728."""
+
+    resource: str
+    authorization_servers: tuple[str, ...]
+    scopes: tuple[str, ...] | None
+
+
+class AuthorizationServer(Struct, frozen=True):
+    """RFC 8414 or OpenID Connect Discovery, as far as it is used."""
+
+    issuer: str
+    authorization_endpoint: str | None
+    token_endpoint: str
+    registration_endpoint: str | None
+    revocation_endpoint: str | None
+    scopes: tuple[str, ...] | None
+    pkce: tuple[str, ...]
+    token_auth: tuple[str, ...] | None
+    names_issuer: bool  # its answers to authorization requests have `iss`
+    client_documents: bool
+
+
+def read_challenge(header: str | None) -> Challenge:
+    """Read `WWW-Authenticate`. What is not a `Bearer` challenge, or too long, says nothing."""
+    if header is None or len(header) > _MAX_HEADER:
+        return Challenge()
+    found = _SCHEME.search(header)
+    if found is None:
+        return Challenge()
+    given: dict[str, str] = {}
+    for name, quoted, plain in _PARAMETER.findall(header[found.end() :]):
+        given.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or plain)
+    scope = given.get("scope")
+    return Challenge(
+        given.get("resource_metadata"), scope if scope and scopes_in(scope) else None, given.get("error") or None
+    )
+
+
+def scopes_in(text: str) -> tuple[str, ...]:
+    """The scopes in a text with spaces between them, without what is none and without repetitions."""
+    return tuple(dict.fromkeys(part for part in text.split(" ") if _SCOPE.fullmatch(part)))[:_MAX_SCOPES]
+
+
+def union(*scopes: str | None) -> str:
+    """All scopes, those of the first text first."""
+    return " ".join(scopes_in(" ".join(scope for scope in scopes if scope)))
+
+
+def select_scope(
+    configured: str | None,
+    challenged: str | None,
+    resource: ProtectedResource | None,
+    server: AuthorizationServer,
+    *,
+    refreshes: bool,
+) -> str | None:
+    """What to ask for: as configured, as challenged, or all that the resource lists. None: send no `scope`.
+
+    `refreshes`: the grant may have refresh tokens, for which some servers want `offline_access`.
+    """
+    selected = configured or challenged
+    if selected is None and resource is not None and resource.scopes is not None:
+        selected = " ".join(resource.scopes)
+    if not selected:
+        return None
+    offered = refreshes and server.scopes is not None and OFFLINE_ACCESS in server.scopes
+    return union(selected, OFFLINE_ACCESS) if offered and configured is None else union(selected)
+
+
+# ---------------------------------------------------------------------- URLs
+
+
+def canonical_resource(url: str) -> str:
+    """The resource that a server's URL stands for: without fragment, scheme and host in lower case."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path, parts.query, ""))
+
+
+def covers(resource: str, url: str) -> bool:
+    """Whether `resource` is the server's URL or a parent of it: the same origin, and the path begins with its path."""
+    named, own = urlsplit(resource), urlsplit(canonical_resource(url))
+    if (named.scheme.lower(), named.netloc.lower()) != (own.scheme, own.netloc) or named.fragment:
+        return False
+    if named.query and named.query != own.query:
+        return False
+    return f"{own.path.rstrip('/')}/".startswith(f"{named.path.rstrip('/')}/")
+
+
+def resource_metadata_urls(challenge: Challenge, url: str) -> list[str]:
+    """Where the metadata of the resource may be, in the order to try."""
+    parts = urlsplit(url)
+    origin, path = f"{parts.scheme}://{_without_user(parts.netloc)}", parts.path.rstrip("/")
+    urls = [challenge.resource_metadata] if challenge.resource_metadata else []
+    if path:
+        urls.append(f"{origin}{PROTECTED_RESOURCE}{parts.path}")
+    urls.append(f"{origin}{PROTECTED_RESOURCE}")
+    return list(dict.fromkeys(urls))
+
+
+def server_metadata_urls(issuer: str) -> list[str]:
+    """Where the metadata of an authorization server may be, in the order to try."""
+    parts = urlsplit(issuer)
+    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    if not path:
+        return [origin + AUTHORIZATION_SERVER, origin + OPENID]
+    return [origin + AUTHORIZATION_SERVER + path, origin + OPENID + path, origin + path + OPENID]
+
+
+def origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{_without_user(parts.netloc)}"
+
+
+def _without_user(netloc: str) -> str:
+    return netloc.rpartition("@")[2]
+
+
+# ---------------------------------------------------------------------- documents
+
+
+def read_resource(document: Json, url: str) -> ProtectedResource:
+    """Raises DocumentError: it is not the metadata of this server, or has no authorization server."""
+    resource = document.get("resource")
+    if not isinstance(resource, str) or not covers(resource, url):
+        raise DocumentError("its metadata names another resource than its URL")
+    servers = _texts(document.get("authorization_servers"))
+    if not servers:
+        raise DocumentError("its metadata names no authorization server")
+    return ProtectedResource(resource, servers, _scopes(document.get("scopes_supported")))
+
+
+def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServer:
+    """Raises DocumentError: it is the metadata of another issuer, or an address in it may not be used."""
+    if document.get("issuer") != issuer:
+        raise DocumentError("the metadata of its authorization server names another issuer")
+    token_endpoint = _endpoint(document, "token_endpoint", reach)
+    if token_endpoint is None:
+        raise DocumentError("the metadata of its authorization server has no `token_endpoint`")
+    methods = document.get("token_endpoint_auth_methods_supported")
+    return AuthorizationServer(
+        issuer,
+        _endpoint(document, "authorization_endpoint", reach),
+        token_endpoint,
+        _endpoint(document, "registration_endpoint", reach),
+        _endpoint(document, "revocation_endpoint", reach),
+        _scopes(document.get("scopes_supported")),
+        _texts(document.get("code_challenge_methods_supported")),
+        _texts(methods) if isinstance(methods, list) else None,
+        document.get("authorization_response_iss_parameter_supported") is True,
+        document.get("client_id_metadata_document_supported") is True,
+    )
+
+
+def _endpoint(document: Json, name: str, reach: Reach) -> str | None:
+    given = document.get(name)
+    if given is None:
+        return None
+    try:
+        url = checked_url(given if isinstance(given, str) else "", reach)
+    except FetchError as error:
+        raise DocumentError(f"the `{name}` of its authorization server cannot be used: {error}") from None
+    if url.fragment:
+        raise DocumentError(f"the `{name}` of its authorization server has a fragment")
+    return str(given)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(one for one in value if isinstance(one, str))[:_MAX_SCOPES] if isinstance(value, list) else ()
+
+
+def _scopes(value: object) -> tuple[str, ...] | None:
+    return scopes_in(" ".join(_texts(value))) if isinstance(value, list) else None
+
+
+def authorization_url(endpoint: str, parameters: Sequence[tuple[str, str]]) -> str:
+    """The URL to show to a person: the endpoint as it is, with our parameters after its own."""
+    from urllib.parse import urlencode
+
+    joint = "&" if urlsplit(endpoint).query else "?"
+    return f"{endpoint}{joint}{urlencode(parameters)}"

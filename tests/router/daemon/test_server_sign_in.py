@@ -1,0 +1,197 @@
+"""The owner signs in to a server, by the command and on the page, and everybody sees what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from pointsman.config.loader import load
+from pointsman.router.owner.client import ask
+from tests.gateway_process import gateway_process
+from tests.router.cli.commands import run
+from tests.router.conftest import audit_rows
+from tests.router.page.owner import Owner, owner_of
+from tests.server_login import server_login
+from tests.servers.oauth_mcp import OAuthMcp, serving_oauth, signed_in_at
+
+PUBLIC = "https://gateway.example"
+
+
+@dataclass(frozen=True)
+class Office:
+    folder: Path
+    server: OAuthMcp
+    owner: Owner
+
+    async def state(self) -> dict[str, Any]:
+        listed = await asyncio.to_thread(ask, self.owner.gateway.state_dir, "servers")
+        found: dict[str, Any] = listed["servers"][0]
+        return found
+
+    async def logout(self) -> None:
+        await asyncio.to_thread(ask, self.owner.gateway.state_dir, "end_sign_in", server="tracker")
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """A modern `tools/call`."""
+        gateway = self.owner.gateway
+        client = {"protocolVersion": "2026-07-28", "clientInfo": {"name": "t", "version": "1"}}
+        meta = {f"io.modelcontextprotocol/{key}": value for key, value in client.items()}
+        meta["io.modelcontextprotocol/clientCapabilities"] = {}
+        params = {"name": name, "arguments": arguments, "_meta": meta}
+        headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28"}
+        headers |= {"Mcp-Method": "tools/call", "Mcp-Name": name, **gateway.headers}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        answer = await self.owner.http.post(gateway.url, json=message, headers=headers)
+        result: dict[str, Any] = answer.json()["result"].get("structuredContent", {})
+        return result
+
+
+@pytest.fixture(scope="module")
+async def office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
+    folder = tmp_path_factory.mktemp("office")
+    async with serving_oauth() as server:
+        entry = {"url": server.url, "oauth": "auto"}
+        config = {"servers": {"tracker": entry}, "listen": {"public_url": PUBLIC}}
+        async with gateway_process(folder, config) as gateway, owner_of(gateway) as owner:
+            yield Office(folder, server, owner)
+
+
+@pytest.fixture
+async def signed_out(office: Office) -> Office:
+    await office.logout()
+    return office
+
+
+async def test_everybody_is_told_that_a_server_needs_sign_in(signed_out: Office) -> None:
+    command = "pointsman server login tracker"
+    found = await signed_out.state()
+    assert (found["state"], command in found["reason"]) == ("needs sign-in", True)
+    listed = await run(signed_out.folder, "server", "list")
+    assert "needs sign-in" in listed.stdout
+    status = await run(signed_out.folder, "status")
+    assert "needs sign-in" in status.stdout
+    assert command in status.stdout
+    doctor = await run(signed_out.folder, "doctor", "--config", str(signed_out.owner.gateway.config_file))
+    assert command in doctor.stdout
+    discovered = await signed_out.call("tool_discovery", {"query": ["echo"]})
+    assert "need sign-in" in discovered["notice"]
+    assert "`pointsman server login NAME`" in discovered["notice"]
+    executed = await signed_out.call("tool_execute", {"toolKey": "tracker:echo", "arguments": {}})
+    assert command in executed["error"]["message"]
+    page = (await signed_out.owner.get("/page/servers/tracker")).text
+    assert "needs sign-in" in page
+
+
+async def test_the_command_signs_in_and_out(signed_out: Office) -> None:
+    code, out, err = await server_login(signed_out.owner.gateway.state_dir, "tracker")
+    assert code == 0, err
+    assert "Signed in to `tracker`." in out
+    assert (await signed_out.state())["state"] == "running"
+    asked = {name: values[0] for name, values in parse_qs(urlsplit(out.split()[0]).query).items()}
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/callback", asked["redirect_uri"])
+    executed = await signed_out.call("tool_execute", {"toolKey": "tracker:echo", "arguments": {}})
+    assert executed.get("error") is None
+    assert signed_out.owner.gateway.token not in repr(signed_out.server.authorization)  # the caller's own stays here
+    left = await run(signed_out.folder, "server", "logout", "tracker")
+    assert "Signed out" in left.stdout
+    assert (await signed_out.state())["state"] == "needs sign-in"
+    methods = [row["method"] for row in await audit_rows(signed_out.owner.gateway.state_dir, "--kind", "change")]
+    assert {"server/login", "server/logout"} <= set(methods)
+
+
+async def test_the_command_waits_for_its_own_answer_only(signed_out: Office) -> None:
+    state_dir = signed_out.owner.gateway.state_dir
+    begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def browse(link: str) -> None:
+        begun.set_result(link)
+        redirect = parse_qs(urlsplit(link).query)["redirect_uri"][0]
+        async with httpx2.AsyncClient(trust_env=False) as browser:
+            for bad in ("?state=guess&code=x", "?code=x", "/more?state=guess", "?state=a&state=b"):
+                assert (await browser.get(redirect + bad)).status_code == 404
+            answer = await signed_in_at(link)
+            assert (await browser.get(redirect, params=answer)).status_code == 200
+
+    code, _, err = await server_login(state_dir, "tracker", browse=browse)
+    assert code == 0, err
+
+
+@pytest.mark.parametrize("name", ["nothing", "trakcer"])
+async def test_an_unknown_server_is_named(office: Office, name: str) -> None:
+    ran = await run(office.folder, "server", "login", name)
+    assert ran.code == 2
+    assert f"There is no server `{name}`" in ran.stderr
+
+
+async def test_the_page_signs_in(signed_out: Office) -> None:
+    owner = signed_out.owner
+    shown = await owner.post("/page/servers/tracker/login")
+    assert shown.status_code == 200, shown.text
+    link = re.search(r'href="(http[^"]+/authorize[^"]+)"', shown.text)
+    assert link is not None
+    answer = await signed_in_at(unescape(link[1]))
+    async with httpx2.AsyncClient(trust_env=False) as stranger:  # another browser, which has no cookie
+        refused = await stranger.get(f"{owner.gateway.base_url}/page/signed-in", params=answer)
+    assert refused.status_code == 403
+    assert (await signed_out.state())["state"] == "needs sign-in"
+    done = await owner.http.get(f"{owner.gateway.base_url}/page/signed-in", params=answer)
+    assert done.status_code == 200
+    assert "Signed in to tracker" in done.text
+    assert (await signed_out.state())["state"] == "running"
+    again = await owner.http.get(f"{owner.gateway.base_url}/page/signed-in", params=answer)
+    assert again.status_code == 403
+
+
+async def test_the_client_document_is_at_the_public_url(office: Office) -> None:
+    answer = await office.owner.get("/oauth/client.json")
+    document = answer.json()
+    assert document["client_id"] == f"{PUBLIC}/oauth/client.json"
+    assert document["client_name"] == "Pointsman"
+    assert document["redirect_uris"] == [f"{PUBLIC}/page/signed-in", "http://127.0.0.1/callback"]
+    assert document["token_endpoint_auth_method"] == "none"
+
+
+async def test_a_client_document_comes_before_a_registration(signed_out: Office) -> None:
+    server = signed_out.server
+    server.server_metadata = {"client_id_metadata_document_supported": True}
+    before = len(server.registered)
+    try:
+        code, out, err = await server_login(signed_out.owner.gateway.state_dir, "tracker")
+    finally:
+        server.server_metadata = {}
+    assert code == 0, err
+    assert parse_qs(urlsplit(out.split()[0]).query)["client_id"] == [f"{PUBLIC}/oauth/client.json"]
+    assert len(server.registered) == before
+
+
+async def test_no_output_holds_a_token(office: Office) -> None:
+    await server_login(office.owner.gateway.state_dir, "tracker")
+    secrets = [*office.server.access, *office.server.refresh]
+    shown = [office.owner.gateway.stderr]
+    shown += [(await run(office.folder, *words)).stdout for words in (("status", "--json"), ("server", "list"))]
+    shown += [(await office.owner.get(path)).text for path in ("/page/servers/tracker", "/metrics", "/health")]
+    assert secrets
+    assert not [secret for secret in secrets if any(secret in text for text in shown)]
+
+
+async def test_a_server_is_added_with_a_sign_in(office: Office) -> None:
+    """Without a gateway on its folder, `server test` says that only a gateway signs in."""
+    folder = office.folder / "other"
+    folder.mkdir()
+    file = folder / "pointsman.yaml"
+    file.write_text("servers: {}\n")
+    added = await run(folder, "server", "add", "far", "--oauth", "https://far.example/mcp", "--config", str(file))
+    assert added.code == 0, added.stderr
+    entry = load(file, {}).servers["far"]
+    assert entry.oauth is not None
+    tried = await run(folder, "server", "test", "far", "--config", str(file))
+    assert "only a running gateway signs in" in tried.stderr
