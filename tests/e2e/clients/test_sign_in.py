@@ -33,6 +33,7 @@ from tests.e2e.authorization_server import authorization_server, needs_authoriza
 from tests.e2e.clients.client_document import client_site, document
 from tests.e2e.clients.installed import NODE_BIN, NODE_FOLDER, PYTHON, environment, needs_node, needs_python
 from tests.e2e.clients.person import Person, SignIn, as_owner, chromium, with_account
+from tests.e2e.clients.snippets import snippet
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.auth.server.office import free_port
 from tests.router.conftest import audit_rows
@@ -45,7 +46,7 @@ pytestmark = [*needs_node, *needs_python, *needs_agents, *needs_authorization_se
 
 CLIENT_S = 90.0  # a bound against hanging
 NODE_TOOLS = NODE_FOLDER / "node_modules" / ".bin"
-CLOCK = Path(__file__).parent / "clock_server.py"
+SERVERS = {"time": {"command": sys.executable, "args": [str(Path(__file__).parent / "clock_server.py")]}}
 DRIVERS = Path(__file__).parent / "drivers"
 CLAUDE_DOCUMENT = "https://claude.ai/oauth/claude-code-client-metadata"
 TASK = "what is the current time in Tokyo"
@@ -97,14 +98,20 @@ async def company(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fro
             yield Front(running, lambda name: with_account(server.issuer, "alice"), CLAUDE_DOCUMENT)
 
 
+@pytest.fixture(scope="module")
+async def plain(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Front]:
+    """A gateway at which nobody can sign in."""
+    async with gateway_process(tmp_path_factory.mktemp("plain"), {"servers": SERVERS}) as running:
+        yield Front(running, lambda name: as_owner(running, name), CLAUDE_DOCUMENT)
+
+
 @asynccontextmanager
 async def at_public_url(
     folder: Path, env: dict[str, str] | None = None, **config: Any
 ) -> AsyncIterator[GatewayProcess]:
     port = free_port()
     listen = {"public_url": f"http://127.0.0.1:{port}", "drain_s": 0}
-    servers = {"time": {"command": sys.executable, "args": [str(CLOCK)]}}
-    settings = {"listen": listen, "servers": servers, **config}
+    settings = {"listen": listen, "servers": SERVERS, **config}
     async with gateway_process(folder, settings, args=("--port", str(port)), env=env) as running:
         yield running
 
@@ -153,7 +160,11 @@ async def fastmcp(front: Front, person: Person) -> str:
 
 async def typescript(front: Front, person: Person) -> str:
     code = (DRIVERS / "sign_in_typescript.mjs").read_text()
-    env = environment(person.home, GATEWAY=front.url)
+    return await node(person, code, environment(person.home, GATEWAY=front.url))
+
+
+async def node(person: Person, code: str, env: dict[str, str]) -> str:
+    """What a script prints, which finds its imports where the clients are installed."""
     return await said(person, NODE_BIN / "node", "--input-type=module", "-", env=env, cwd=NODE_FOLDER, stdin=code)
 
 
@@ -294,3 +305,23 @@ async def test_a_client_asks_again_when_its_grant_was_revoked(own: Front, person
     assert ANSWER in await person.use(mcp_remote(own, person), own.sign_in("MCP CLI Proxy"))
     assert len(person.asked) == 2
     assert kept not in [one["id"] for one in own.grants()]
+
+
+async def test_a_token_of_the_yaml_still_needs_no_browser(own: Front, person: Person) -> None:
+    code = snippet("typescript-v2", own.gateway.base_url) + (DRIVERS / "use_typescript.mjs").read_text()
+    env = environment(person.home, POINTSMAN_TOKEN=own.gateway.token)
+    answer = await person.use(node(person, code, env), own.sign_in("nobody"))
+    assert json.loads(answer)["answer"] == ANSWER
+    assert person.asked == []
+    assert (await audit_rows(own.gateway.state_dir))[-1]["token"] == "test"
+
+
+@pytest.mark.parametrize("client", ["claude code", "inspector", "typescript"])
+async def test_without_a_public_url_the_person_reads_which_command_to_run(
+    client: str, plain: Front, person: Person
+) -> None:
+    with pytest.raises(AssertionError) as failed:
+        await person.use(CLIENTS[client].run(plain, person), plain.sign_in("nobody"))
+    assert "This gateway does not use OAuth." in str(failed.value)
+    assert "pointsman token create" in str(failed.value)
+    assert person.asked == []
