@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from itertools import pairwise
 
-from pointsman.core.rounds import GIVE_WAY_S, giving_way, own_round
+from pointsman.core.rounds import GIVE_WAY_S, giving_way, long_turn, own_round
 
 
 async def test_no_two_long_steps_share_a_round() -> None:
@@ -30,6 +31,36 @@ async def test_no_two_long_steps_share_a_round() -> None:
 
 async def test_the_turn_of_a_cancelled_task_is_not_waited_for() -> None:
     tasks = [asyncio.create_task(own_round()) for _ in range(3)]
+    await asyncio.sleep(0)  # all of them wait
+    tasks[0].cancel()
+    tasks[1].cancel()
+    async with asyncio.timeout(5):
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert [task.cancelled() for task in tasks] == [True, True, False]
+
+
+async def test_a_small_call_gets_rounds_between_two_long_steps() -> None:
+    loop, round_number, went_on = asyncio.get_running_loop(), 0, list[int]()
+
+    def next_round() -> None:
+        nonlocal round_number
+        round_number += 1
+        counting[0] = loop.call_soon(next_round)
+
+    async def three_steps() -> None:
+        for _ in range(3):
+            await long_turn()
+            went_on.append(round_number)
+
+    counting = [loop.call_soon(next_round)]
+    await asyncio.gather(*(three_steps() for _ in range(4)))
+    counting[0].cancel()
+    assert len(went_on) == 12
+    assert all(later - earlier >= 2 for earlier, later in pairwise(went_on))
+
+
+async def test_the_long_turn_of_a_cancelled_task_is_not_waited_for() -> None:
+    tasks = [asyncio.create_task(long_turn()) for _ in range(3)]
     await asyncio.sleep(0)  # all of them wait
     tasks[0].cancel()
     tasks[1].cancel()

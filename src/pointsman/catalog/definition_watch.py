@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -13,8 +14,10 @@ from pointsman.catalog.definitions import KnownTool, quote_names
 from pointsman.catalog.pins import Held, PinnedKind
 from pointsman.catalog.scan import Flag, scan_hidden, scan_names, scan_tool
 from pointsman.core.model import Json
+from pointsman.core.rounds import giving_way
 
 DEBOUNCE_S: Final = 1.0  # servers start together, and one may change its list often
+MOST_DELAYS: Final = 5  # by lists that come meanwhile, or by searches
 
 
 class Definition(NamedTuple):
@@ -56,6 +59,7 @@ class DefinitionWatch:
         self._seen: Mapping[str, Mapping[Named, bytes]] = {}
         self._logged: frozenset[tuple[str, bytes, Flag]] = frozenset()
         self._wake = asyncio.Event()
+        self._searches = 0  # under way
         self._scanning = asyncio.Lock()
 
     def also(self, lists: Callable[[], Lists]) -> None:
@@ -66,11 +70,23 @@ class DefinitionWatch:
         """A server gave a list."""
         self._wake.set()
 
+    @contextmanager
+    def postponed(self) -> Iterator[None]:
+        """For a search: the first one prepares all tools, and a scan would take turns with it."""
+        self._searches += 1
+        try:
+            yield
+        finally:
+            self._searches -= 1
+
     async def run(self) -> None:
         while True:
             await self._wake.wait()
-            self._wake.clear()
-            await asyncio.sleep(DEBOUNCE_S)
+            for _ in range(MOST_DELAYS):
+                self._wake.clear()
+                await asyncio.sleep(DEBOUNCE_S)
+                if not self._wake.is_set() and not self._searches:
+                    break
             await self.refresh()
 
     async def refresh(self) -> None:
@@ -80,7 +96,7 @@ class DefinitionWatch:
             seen = {one: {name: found.digest for name, found in listed.items()} for one, listed in lists.items()}
             if seen == self._seen:
                 return
-            self.flags, self._scanned = await asyncio.to_thread(_scan, lists, self._scanned, self._trusted())
+            self.flags, self._scanned = await asyncio.to_thread(_scan_giving_way, lists, self._scanned, self._trusted())
             self._seen = seen
             self._log(seen)
 
@@ -112,6 +128,13 @@ def counted(flagged: Collection[tuple[str, str]]) -> str:
     """How many definitions, by kind and name; of tools alone it says so."""
     word = "tool" if all(kind == "tool" for kind, _ in flagged) else "definition"
     return f"1 {word}" if len(flagged) == 1 else f"{len(flagged)} {word}s"
+
+
+def _scan_giving_way(
+    lists: Lists, before: _Scanned, trusted: Collection[str]
+) -> tuple[dict[str, Sequence[Flag]], _Scanned]:
+    with giving_way():
+        return _scan(lists, before, trusted)
 
 
 def _scan(lists: Lists, before: _Scanned, trusted: Collection[str]) -> tuple[dict[str, Sequence[Flag]], _Scanned]:

@@ -282,7 +282,9 @@ class CachedList(Generic[Item]):
         Ignores `ttlMs`: servers send 0 by default, and each call would cost two requests. If the item disappeared
         without a `list_changed`, its server rejects the call.
         """
-        if self._generation != self.source.generation_of(self.kind.family) or not self._is_admitted:
+        source = self.source
+        current = self._generation == source.generation_of(self.kind.family)
+        if not current or self._admitted_version != self._admission.version(source.id):
             return None
         return self._snapshot if self._clock() - self._fetched_at < max_age_s else None
 

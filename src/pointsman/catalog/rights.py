@@ -106,7 +106,8 @@ class RightsIndex:
     def still_valid(self, caller: Caller, now: float) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
         token_id = caller.token_id
-        if self.tokens.is_valid(token_id, now) or token_id == OWNER_ID:
+        expiry = self.tokens.expiry.get(token_id)
+        if now < expiry if expiry is not None else token_id == OWNER_ID:
             return caller.project_id in self._projects[token_id]
         signed_in = self.identities is not None and self.identities.is_valid(token_id, now)
         return signed_in and caller.project_id in self._included(token_id)

@@ -213,7 +213,8 @@ class ToolCatalogService:
             explain=False,
             least_each=least_each if len(queries) > 1 else 1,
         )
-        ranking = await rank_with(self._providers[strategy], self._providers[LOCAL], request)
+        with self.watch.postponed():
+            ranking = await rank_with(self._providers[strategy], self._providers[LOCAL], request)
         results = accept_hits(available.tools, ranking.hits, wanted, queries)
         if figures:
             results = rank_by_usage(results, figures)[:max_results]

@@ -22,7 +22,7 @@ class TokenIndex:
         self._by_digest: dict[str, str] = {}
         for token_id, token in tokens.items():
             self._by_digest.setdefault(token.sha256, token_id)
-        self._expiry = {
+        self.expiry = {  # of each token, in seconds since the epoch, with the leeway
             token_id: token.expires.timestamp() + LEEWAY_S if token.expires is not None else math.inf
             for token_id, token in tokens.items()
         }
@@ -44,7 +44,7 @@ class TokenIndex:
                 "Unknown token: it may be misspelt or revoked. "
                 f"The operator can create a new one with `{CREATE_TOKEN}`."
             )
-        if now >= self._expiry[token_id]:
+        if now >= self.expiry[token_id]:
             raise UnauthorizedError(f"This token has expired. The operator can create a new one with `{CREATE_TOKEN}`.")
         return token_id
 
@@ -56,8 +56,3 @@ class TokenIndex:
         if token_id is None or not hmac.compare_digest(digest, self._tokens[token_id].sha256):
             return None
         return token_id
-
-    def is_valid(self, token_id: str, now: float) -> bool:
-        """Whether a token that was verified earlier would be accepted now."""
-        expiry = self._expiry.get(token_id)
-        return expiry is not None and now < expiry

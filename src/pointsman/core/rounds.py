@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary
 
 GIVE_WAY_S = 0.0005  # Python's own is 0.005, and a call waits for the interpreter lock several times
 
+PAUSE_S = 0.001  # between two steps that hold the event loop for several milliseconds
+
 _Turns = deque[asyncio.Future[None]]
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
 
@@ -36,6 +38,43 @@ def _next_turn(loop: asyncio.AbstractEventLoop, turns: _Turns) -> None:
         turn.set_result(None)
     if turns:
         loop.call_soon(_next_turn, loop, turns)
+
+
+async def long_turn() -> None:
+    """As `own_round`, before a step of several milliseconds: `PAUSE_S` lies between two of them.
+
+    A small call needs some rounds of the event loop. In the pause it gets them all; otherwise it would wait for a step
+    in each of them.
+    """
+    loop = asyncio.get_running_loop()
+    turns = _long_turns.setdefault(loop, _LongTurns())
+    turn: asyncio.Future[None] = loop.create_future()
+    turns.waiting.append(turn)
+    if not turns.running:
+        turns.running = True
+        loop.call_soon(turns.grant, loop)
+    await turn
+
+
+class _LongTurns:
+    def __init__(self) -> None:
+        self.waiting: _Turns = deque()
+        self.running = False  # a step, or the pause after it
+
+    def grant(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self.waiting:
+            turn = self.waiting.popleft()
+            if not turn.done():  # its task may have been cancelled meanwhile
+                turn.set_result(None)
+                loop.call_soon(self._pause, loop)  # which comes after the step
+                return
+        self.running = False
+
+    def _pause(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.call_later(PAUSE_S, self.grant, loop)
+
+
+_long_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _LongTurns] = WeakKeyDictionary()
 
 
 @contextmanager

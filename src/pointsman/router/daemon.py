@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from functools import cache
 
 from msgspec.structs import replace
 from starlette.types import ASGIApp
@@ -75,9 +75,6 @@ from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import DaemonError, TaskSet
 
-if TYPE_CHECKING:
-    from pointsman.router.downstream.oauth.service import ServerSignIns
-
 logger = logging.getLogger(__name__)
 
 HTTP_SERVER = "HTTP server"
@@ -139,7 +136,6 @@ class Daemon:
         self._configure_log(launch.config)
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
-        self._sign_ins_to_servers: ServerSignIns | None = None
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
         self._reloader = Reloader(
@@ -228,8 +224,9 @@ class Daemon:
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
         parts, url = self._parts, self._parts.url
-        operations = channel_operations(parts) | pin_operations(parts) | grant_operations(parts)
-        operations |= sign_in_operations(parts)
+        operations = (
+            channel_operations(parts) | pin_operations(parts) | grant_operations(parts) | sign_in_operations(parts)
+        )
 
         def opened() -> None:
             process.collect_garbage_seldom()
@@ -344,6 +341,9 @@ class Daemon:
         memory = self._memory = ServerMemory(self._launch.own_dir)
         self._shares = TokenShares(self._current.config.limits)
         in_flight = self._in_flight = InFlight(lambda: self._current.config.limits.in_flight_bytes)
+        self._server_sign_ins = cache(  # opened for the first server that has `oauth`
+            lambda: open_server_sign_ins(open_values(self._shared, state_dir), self._current, self._keys, self._stack)
+        )
         connectors = Connectors(
             SystemProcesses(guard, protected=protected_paths(state_dir, self._launch.config_path)),
             state_dir,
@@ -354,14 +354,6 @@ class Daemon:
             sign_ins=self._server_sign_ins,
         )
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
-
-    def _server_sign_ins(self) -> ServerSignIns:
-        """The sign-ins to servers, made for the first one that has `oauth`."""
-        if self._sign_ins_to_servers is None:
-            values = open_values(self._shared, self._launch.state_dir)
-            self._sign_ins_to_servers = open_server_sign_ins(values, self._current, self._keys)
-            self._stack.push_async_callback(self._sign_ins_to_servers.close)
-        return self._sign_ins_to_servers
 
     def _build_catalog(self) -> None:
         self._access = Access(self._current.config)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -51,13 +51,17 @@ def open_values(shared: SharedState | None, state_dir: Path) -> KeyValues:
     return shared.values if shared is not None else SqliteKeyValues(state_dir)
 
 
-def open_server_sign_ins(values: KeyValues, current: CurrentConfig, keys: Sequence[str]) -> ServerSignIns:
-    """Return the sign-ins to servers, which all gateways with the same store share."""
+def open_server_sign_ins(
+    values: KeyValues, current: CurrentConfig, keys: Sequence[str], stack: AsyncExitStack
+) -> ServerSignIns:
+    """Return the sign-ins to servers, which all gateways with the same store share. `stack` closes them."""
     from pointsman.router.downstream.oauth.client_document import client_document_url  # for few gateways
     from pointsman.router.downstream.oauth.service import ServerSignIns
     from pointsman.router.downstream.oauth.store import SignInStore
 
-    return ServerSignIns(SignInStore(values, keys), lambda: client_document_url(current.config))
+    sign_ins = ServerSignIns(SignInStore(values, keys), lambda: client_document_url(current.config))
+    stack.push_async_callback(sign_ins.close)
+    return sign_ins
 
 
 def open_pins(

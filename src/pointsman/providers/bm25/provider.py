@@ -94,6 +94,7 @@ class BM25SearchProvider:
         else:
             hits = rank(index, request)
         hits.ranked_by = _name(embedder is not None, encoded is not None)
+        self._save()
         return hits
 
     def _wants_meaning(self) -> bool:
@@ -130,7 +131,6 @@ class BM25SearchProvider:
             return index
         if self._is_costly(tools):
             index = await self._building.run(key, lambda: self._build_in_thread(tools, embedder))
-            self._save()
         else:
             index = self._build(tools, embedder)
         self._cache(key, index)

@@ -93,7 +93,14 @@ class Record(msgspec.Struct, eq=False):  # a struct, because each call makes one
         if provider is not None:
             provider = short_name(provider, MAX_NAME_CHARS)
         written = Outcome(
-            *(self._intent.seq, outcome, code, ms, results, bytes, provider, fallback),
+            seq=self._intent.seq,
+            outcome=outcome,
+            code=code,
+            ms=ms,
+            results=results,
+            bytes=bytes,
+            provider=provider,
+            fallback=fallback,
             read_as=self.read_as,
             confirmed=self.confirmed,
         )
@@ -155,6 +162,7 @@ class AuditLog:
     ) -> Record:
         """Write the intent. Send nothing to a server before this returns.
 
+        The method is one that the gateway has, and the server one that is configured: their names are short.
         Use as `with audit.begin(...) as record`, which writes an outcome for every intent.
 
         Raises:
@@ -174,10 +182,10 @@ class AuditLog:
             token=token_id,
             project=request.caller.project_id,
             client=short_name(request.client.name, MAX_NAME_CHARS),
-            method=short_name(request.method, MAX_NAME_CHARS),
+            method=request.method,
             queries=None if queries is None else clean_queries(queries),
             tool_key=short_name(tool_key, MAX_TOOL_KEY_CHARS),
-            server_id=short_name(server_id, MAX_NAME_CHARS),
+            server_id=server_id,
             arguments=clean_arguments(arguments)
             if arguments is not None and self._current.audit.arguments
             else msgspec.UNSET,

@@ -239,7 +239,22 @@ class Front:
 
     async def _serve_or_answer(self, http: HttpRequest) -> None:
         try:
-            await self._serve(http)
+            carriage = self._carriage
+            if carriage is not None:
+                carriage.admit(http)
+            claims = self._reader.read_head(http)
+            if self._reader.sign_in is not None and http.caller is None:
+                await verify(self._reader.sign_in, claims.token)
+            legacy = http.head.get(b"mcp-protocol-version") in _LEGACY_VERSIONS
+            if http.verb != "POST" or not http.path.endswith("/mcp"):
+                await self._serve_other(http, claims, legacy)
+                return
+            if http.head.get(b"accept") != USUAL_ACCEPT:
+                check_accepts_responses(http.head)
+            message, caller = await self._reader.read_message(http, claims)
+            if carriage is not None and await carriage.post(http, message, caller, legacy=legacy):
+                return
+            await (self._legacy if legacy else self._modern).post(http, message, caller)
         except ClientDisconnectedError:
             return
         except Exception as error:
@@ -248,27 +263,13 @@ class Front:
             if http.lease is not None:
                 http.lease.release()
 
-    async def _serve(self, http: HttpRequest) -> None:
-        """Serve a request by path, method and era. Raises HttpError, ClientDisconnectedError."""
-        verb, path, carriage = http.verb, http.path, self._carriage
-        if carriage is not None:
-            carriage.admit(http)
-        claims = self._reader.read_head(http)
-        if self._reader.sign_in is not None and http.caller is None:
-            await verify(self._reader.sign_in, claims.token)
-        legacy = http.head.get(b"mcp-protocol-version") in _LEGACY_VERSIONS
-        if path.endswith("/sse"):
+    async def _serve_other(self, http: HttpRequest, claims: Claims, legacy: bool) -> None:
+        """Serve a request that is no POST of `/mcp`. Raises HttpError, ClientDisconnectedError."""
+        if http.path.endswith("/sse"):
             await self._sse.serve_stream(http, claims)
-        elif path.endswith("/messages/"):
+        elif http.path.endswith("/messages/"):
             await self._sse.serve_message(http, claims)
-        elif verb == "POST":
-            if http.head.get(b"accept") != USUAL_ACCEPT:
-                check_accepts_responses(http.head)
-            message, caller = await self._reader.read_message(http, claims)
-            if carriage is not None and await carriage.post(http, message, caller, legacy=legacy):
-                return
-            await (self._legacy if legacy else self._modern).post(http, message, caller)
-        elif verb in ("GET", "DELETE") and legacy:
+        elif http.verb in ("GET", "DELETE") and legacy:
             await self._serve_session(http, claims)
         else:
             raise method_not_allowed(b"GET, POST, DELETE" if legacy else b"POST")

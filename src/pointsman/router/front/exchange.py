@@ -12,6 +12,7 @@ from msgspec import Struct
 from starlette.types import Message
 
 from pointsman.core.model import Caller, Json
+from pointsman.core.rounds import long_turn
 from pointsman.core.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGoneError, FrontRequest, ProtocolError, Span
 from pointsman.core.wire import encode
 from pointsman.router.front.http.http_request import HttpRequest
@@ -148,7 +149,8 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
             if self._successor is not None:
                 self._successor.finish(outcome)
                 return
-            await self._write(*self._encode(method, outcome))
+            status, response = self._encode(method, outcome)
+            await self._write(status, response)
         finally:
             state.running.discard(self)
             if state.idle is not None and not state.running and not state.idle.done():
@@ -253,7 +255,7 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
         """Count the response as unread while it waits for the client to read the one before (pipelining)."""
         pending = PendingResponse(len(response))
         self._state.unread.hold(pending)
-        await asyncio.sleep(0)  # encoding took long enough: others take their turn before it is written
+        await long_turn()  # encoding took long enough: others take their turn before it is written
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.body":

@@ -25,7 +25,7 @@ from pointsman.core.errors import (
     UnknownToolError,
 )
 from pointsman.core.model import Caller, Json, ToolKey
-from pointsman.core.rounds import own_round
+from pointsman.core.rounds import long_turn
 from pointsman.core.sdk import INPUT_REQUIRED_METHODS
 from pointsman.core.seams import (
     CONFIRMATION,
@@ -61,7 +61,6 @@ from pointsman.router.gateway.rates import Rates
 from pointsman.router.gateway.results import (
     ResourceLinks,
     as_execute_result,
-    as_own_result,
     failure,
     marked_as_data,
     size_undecoded,
@@ -72,7 +71,7 @@ CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled serve
 RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
 _CALLER_ID_PURPOSE = b"caller id"
 _CALLER_ID_BYTES = 16
-_ROUND_KEYS = ("inputResponses", "requestState")
+_ROUND_KEYS = frozenset({"inputResponses", "requestState"})
 
 
 class Executor:
@@ -187,7 +186,7 @@ class Executor:
                 spent_s = self._wait_for_connection(resolved, asked_at)
                 reading = Reading(resolved.document.tool_key, arguments)
                 answer, _ = await self._call(request, back, record, resolved, reading, spent_s, enveloped=False)
-                return as_own_result(answer)
+                return answer
         except UnknownToolError:
             raise ProtocolError(
                 INVALID_PARAMS, "Tool not found. Call `tools/list` to see the tools you can use."
@@ -239,7 +238,8 @@ class Executor:
         elif (deferred := tool.check_arguments(reading.arguments)) is not None:
             await self._check_process.settle(deferred, request.caller.token_id)
         round_number = None if self._rates.rules is None else await self._count(request, tool)
-        rule = self._catalog.rights.confirm.of(request.caller, tool.server_id)
+        rules = self._catalog.rights.confirm
+        rule = None if rules.idle else rules.of(request.caller, tool.server_id)
         gated = rule is not None and await self._confirm(request, back, record, rule, tool, reading)
         params: Json = {"name": tool.tool_name, "arguments": reading.arguments}
         if bundled:
@@ -256,14 +256,15 @@ class Executor:
             raise ProtocolError(error.code, error.message, error.data) from None
         result = marked_as_data(self._links.shown(request.caller, tool.server_id, result), tool.server_id)
         size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
-        record.finish(*_ending(result, bundled), bytes=size)
+        ending, code = _ending(result, bundled)
+        record.finish(ending, code, bytes=size)
         if result.get("resultType") == "input_required":
             result = await self._with_confirmation(request, tool, reading, result, gated)
             if round_number is not None:
                 key = ToolKey(tool.server_id, tool.tool_name)
                 result |= self._rates.rounds.open(request.caller, key, round_number)
         if size > OFF_LOOP_BYTES:
-            await own_round()  # looking for links took some milliseconds, and so does encoding
+            await long_turn()  # looking for links took some milliseconds, and so does encoding
         return result, size
 
     async def _count(self, request: FrontRequest, tool: KnownTool) -> int | None:
@@ -416,10 +417,8 @@ def send_to_server(
     server = fleet.servers.get(server_id)
     if server is None:  # a reload removed it after the request was resolved
         raise ServerUnavailableError(server_id, "it was taken out of the configuration")
-    if request.method in INPUT_REQUIRED_METHODS:
-        for key in _ROUND_KEYS:
-            if key in request.params:
-                params[key] = request.params[key]
+    if not _ROUND_KEYS.isdisjoint(request.params) and request.method in INPUT_REQUIRED_METHODS:
+        params |= {key: value for key, value in request.params.items() if key in _ROUND_KEYS}
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
     if request.span is not None:

@@ -202,7 +202,7 @@ class PointsmanGateway:
         name, given = request.params.get("name"), request.params.get("arguments")
         if given is None:
             given = {}
-        if not isinstance(name, str) or not isinstance(given, dict):
+        if type(name) is not str or type(given) is not dict:
             raise ProtocolError(INVALID_PARAMS, "tools/call needs a `name` and, if any, `arguments` as an object")
         if self._catalog.rights.is_flat(request.caller):
             return self._executor.call(request, back, name, given)

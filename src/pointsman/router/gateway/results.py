@@ -60,16 +60,22 @@ def size_undecoded(result: Json) -> int:
 
 
 def as_execute_result(result: Json) -> Json:
-    """Return a server's result as `tool_execute` answers it: unchanged, with structured content under `result`."""
+    """Return a tool's result as `tool_execute` answers it: unchanged, with structured content under `result`."""
     if "structuredContent" in result:
-        result = {**result, "structuredContent": {"result": result["structuredContent"]}}
-    return as_own_result(result) if "_meta" in result else result
+        return {**result, "structuredContent": {"result": result["structuredContent"]}}
+    return result
 
 
 def marked_as_data(result: Json, server_id: str) -> Json:
-    """Return a tool's result with the server that its content is from; the content itself is not changed."""
-    meta = result.get("_meta")
-    return {**result, "_meta": {**meta, DATA_KEY: server_id} if isinstance(meta, dict) else {DATA_KEY: server_id}}
+    """Return a tool's result as the gateway's own, with the server that its content is from.
+
+    The content itself is not changed.
+    """
+    meta, marked = result.get("_meta"), {DATA_KEY: server_id}
+    if isinstance(meta, dict):
+        marked = {**meta, **marked}
+        marked.pop(SERVER_INFO_KEY, None)
+    return {**result, "_meta": marked}
 
 
 def as_own_result(result: Json) -> Json:

@@ -23,6 +23,7 @@ from pointsman.router.downstream.connection import (
 from pointsman.router.downstream.http.exchange import CLOSED, HttpConnection, HttpResponse
 from pointsman.router.downstream.http.failures import FAILURES, TCP_CONNECT_S, ExchangeError, failure_reason
 from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.serving.write_queue import WriteQueue
 
 # Below the 5 s after which uvicorn and Node drop an idle connection, so that no call is sent into a closing one.
 KEEP_ALIVE_S = 4.0
@@ -57,6 +58,7 @@ class HttpClient:
         self._unreachable: asyncio.Future[str] = self._loop.create_future()
         self._idle: dict[HttpConnection, None] = {}  # the one that was used last is the last
         self._open: set[HttpConnection] = set()
+        self._writes = WriteQueue()
         self._reaper: asyncio.TimerHandle | None = None
         self._closed = False
         if not self._url.host or self._url.scheme not in ("http", "https"):
@@ -154,7 +156,7 @@ class HttpClient:
             )
             try:
                 _, connection = await self._loop.create_connection(
-                    lambda: HttpConnection(self._loop, self),
+                    lambda: HttpConnection(self._loop, self, self._writes),
                     sock=sock,
                     ssl=tls,
                     server_hostname=host if tls is not None else None,

@@ -17,6 +17,7 @@ import httptools
 from msgspec import Struct
 
 from pointsman.router.downstream.http.failures import ExchangeError
+from pointsman.router.serving.write_queue import WriteQueue
 
 HEAD_BYTES: Final = 64 << 10  # of a response's head, and of what frames its body (chunk sizes, trailers)
 FRAMING_FACTOR: Final = 8  # framing may be this many times the body: servers may send chunks of one byte
@@ -152,10 +153,11 @@ class HttpResponse(Struct, eq=False):  # a struct, because each call makes one
 class HttpConnection(asyncio.Protocol):
     """A connection, kept alive between exchanges."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner, writes: WriteQueue) -> None:
         self.loop = loop
         self.idle_since = 0.0
         self._owner = owner
+        self._writes = writes
         self._transport: asyncio.Transport
         self._poll: select.poll | None = None  # None: TLS, or no socket
         self._parser = httptools.HttpResponseParser(self)
@@ -176,8 +178,13 @@ class HttpConnection(asyncio.Protocol):
         if self._lost:
             self._fail(ExchangeError(CLOSED))
         else:
-            self._transport.write(data)
+            self._writes.add(self, data, self.loop)
         return answer
+
+    def write_now(self, data: bytes) -> None:
+        """Fits `write_queue.Writer`."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def is_usable(self) -> bool:
         """Whether the server has not closed it.

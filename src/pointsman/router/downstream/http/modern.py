@@ -100,7 +100,9 @@ class ModernHttp:
             if len(self._heads) >= _KEPT_HEADS:
                 self._heads.clear()
             self._heads[call.method, name] = head
-        mirrored = self._params_in_headers.get(name) if name is not None and call.method == "tools/call" else None
+        if not self._params_in_headers or name is None or call.method != "tools/call":
+            return head
+        mirrored = self._params_in_headers.get(name)
         if mirrored is None:
             return head
         arguments = call.params.get("arguments")

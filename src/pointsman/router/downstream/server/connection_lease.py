@@ -30,8 +30,8 @@ class ConnectionLease:
 
     def __init__(self, connection: Connection, on_notification: OnNotification, subscribed: SubscribedUris) -> None:
         self.connection = connection
-        self.log_level = LogLevel(connection)
         modern = connection.introduction.era == "modern"
+        self.log_level = None if modern else LogLevel(connection)
         self.subscriptions = Subscriptions(connection, on_notification, subscribed) if modern else None
         listening = self.subscriptions.run if self.subscriptions else partial(resubscribe, connection, subscribed)
         self._tasks = TaskSet()
@@ -114,11 +114,11 @@ class LogLevel:
     def __init__(self, connection: Connection) -> None:
         known = connection.introduction
         self._connection = connection
-        self._rank = len(LOG_LEVELS) if known.era == "legacy" and "logging" in known.capabilities else -1
+        self._rank = len(LOG_LEVELS) if "logging" in known.capabilities else -1
 
-    def covers(self, level: str | None) -> bool:
+    def covers(self, level: str) -> bool:
         """Whether the server sends all messages that a client with this level asked for."""
-        return level is None or LOG_LEVELS.get(level, 0) >= self._rank
+        return LOG_LEVELS.get(level, 0) >= self._rank
 
     async def lower(self, level: str) -> None:
         """Set the level at the server, once even if it refuses. Raises ConnectionLostError, BudgetExceededError."""

@@ -36,7 +36,7 @@ from pointsman.router.downstream.server.call import COMPLETE, Deadline, complete
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.liveness import PING
 from pointsman.router.downstream.server.own_connections import OwnConnections
-from pointsman.router.downstream.talk.question_rules import askable, checked_error
+from pointsman.router.downstream.talk.question_rules import checked_error, without_questions
 from pointsman.router.downstream.talk.request_meta import APPS_CLIENT, NAMESPACE
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SubscribedResources, Subscriptions
 from pointsman.router.serving.shares import FairQueue, TokenShares
@@ -280,20 +280,20 @@ class DownstreamServer:
     ) -> Json:
         limit_s, liveness = self.timeouts.call_s, lease.liveness
         answers = liveness.answers
-        request = askable(request, allowed=self.questions)
+        if not self.questions:
+            request = without_questions(request)
         deadlines = None if spent_s else self._deadlines
         if deadlines is not None and deadlines.delay_s != limit_s:  # a reload has changed it
             deadlines = self._deadlines = TimerQueue(self._loop, limit_s, Deadline.expire)
-        deadline = Deadline(self._loop, limit_s - spent_s, back, queue, request.caller.token_id, deadlines)
-        deadline.questions = self.questions
+        token_id = request.caller.token_id
+        deadline = Deadline(self._loop, limit_s - spent_s, back, queue, token_id, deadlines, self.questions)
         try:
             with lease, deadline:
-                level = request.client.log_level
-                if level is not None and not lease.log_level.covers(level):
+                connection, level = lease.connection, request.client.log_level
+                if lease.log_level is not None and level is not None and not lease.log_level.covers(level):
                     await lease.log_level.lower(level)
-                if session is not None and session is not self.session:
+                if session is not None and session is not connection.introduction and session is not self.session:
                     raise SessionRenewedError("it restarted before the call was sent")
-                connection = lease.connection
                 result = await connection.request(Call(method, params, request, deadline, deadline))
                 if result.get("resultType", COMPLETE) != COMPLETE and connection.introduction.era == "modern":
                     result = await complete_with_input(connection, method, params, request, deadline, result)

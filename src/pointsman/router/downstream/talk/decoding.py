@@ -22,7 +22,7 @@ from msgspec import Raw
 from pointsman.core import wire
 from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
-from pointsman.core.rounds import own_round
+from pointsman.core.rounds import long_turn
 from pointsman.core.seams import INTERNAL_ERROR
 
 RAW_BYTES = 32 * 1024
@@ -134,13 +134,13 @@ async def decode_off_loop(data: bytes | bytearray) -> Any:
     Raises:
         InvalidJsonError: as `decode`.
     """
-    await own_round()
+    await long_turn()
     answer = _tool_answer(data)
     if answer is not None:
-        await own_round()  # the step before took some milliseconds, and so does the next
+        await long_turn()  # the step before took some milliseconds, and so does the next
         message = _tool_result(data, answer) if _is_utf8(data) else None
         if message is not None:
-            await own_round()
+            await long_turn()
             return message
     return await asyncio.get_running_loop().run_in_executor(None, decode, data, decode_in_pieces)
 

@@ -47,13 +47,11 @@ def checked_error(error: DownstreamError, *, allowed: bool) -> DownstreamError:
     return error
 
 
-def askable(request: FrontRequest, *, allowed: bool) -> FrontRequest:
-    """The request as the server sees it: unless questions are allowed, of a client that can be asked nothing.
+def without_questions(request: FrontRequest) -> FrontRequest:
+    """The request as a server sees it that may ask nothing: of a client that can be asked nothing.
 
     Then a modern server does not try, and no call takes turns.
     """
-    if allowed:
-        return request
     client = request.client
     kept: Json = {name: value for name, value in client.capabilities.items() if name not in _CAPABILITIES}
     return replace(request, client=replace(client, capabilities=kept))

@@ -35,22 +35,20 @@ def with_meta(call: Call, era: Era, version: str, progress_token: int) -> Json:
     meta: Json = {}
     params, request = call.params, call.request
     client = request.client if request is not None else None
-    if request is not None:
+    if request is not None and client is not None:
         given = request.params.get("_meta")
         if given and not given.keys() <= _NOT_SENT_ON:
             meta = {key: value for key, value in given.items() if key not in _PRIVATE and not key.startswith(_RESERVED)}
         if request.span is not None:
             meta.pop("tracestate", None)  # of the client, where it belongs to an invalid `traceparent`
             meta |= request.span.context
-        if request.client.progress_token is not None:
+        if client.progress_token is not None:
             meta["progressToken"] = progress_token
     if era == "modern":
-        meta[_VERSION_KEY] = version
-        meta[_CLIENT_INFO_KEY] = CLIENT_INFO
         capabilities = client.capabilities if client is not None else {}
-        if _TASKS in capabilities or "extensions" in capabilities:
+        if capabilities and (_TASKS in capabilities or "extensions" in capabilities):
             capabilities = _without_tasks(capabilities)
-        meta[_CAPABILITIES_KEY] = capabilities
+        meta[_VERSION_KEY], meta[_CLIENT_INFO_KEY], meta[_CAPABILITIES_KEY] = version, CLIENT_INFO, capabilities
         if client is not None and client.log_level is not None:
             meta[_LOG_LEVEL_KEY] = client.log_level
     if "_meta" in params:

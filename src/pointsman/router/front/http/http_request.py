@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _READ_FOR_AUDIT = 64 << 10  # bytes of a refused request's body, to record what was attempted
 _LONGEST_LENGTH = 18  # digits of Content-Length; more is too large in any case
 _ID_TYPES = (int, str)  # compared with `type(...)`, because True is an int
+_META_TYPES = (dict, type(None))
 
 _CARRIED_HOST = HostRules(frozenset({b"pointsman"}), frozenset())  # its first replica has checked the client's
 
@@ -258,12 +259,10 @@ def parse_message(body: bytes) -> Json:
         ) from None
     if type(message) is not dict or message.get("jsonrpc") != "2.0":
         raise HttpError(400, 'The body must be one JSON-RPC message, an object with "jsonrpc": "2.0".')
-    if "method" not in message:
+    method = message.get("method")
+    if type(method) is not str or not method:
         _check_response(message)
         return message
-    method = message["method"]
-    if type(method) is not str or not method:
-        raise HttpError(400, "`method` must be a string.")
     if "id" in message and type(message["id"]) not in _ID_TYPES:
         raise HttpError(400, "`id` must be a string or an integer.")
     if "result" in message or "error" in message:
@@ -273,7 +272,7 @@ def parse_message(body: bytes) -> Json:
         return message
     if type(params) is not dict:
         raise HttpError(400, "`params` must be an object.")
-    if type(params.get("_meta")) not in (dict, type(None)):
+    if type(params.get("_meta")) not in _META_TYPES:
         raise HttpError(400, "`params._meta` must be an object.")
     return message
 
@@ -295,6 +294,8 @@ async def _read_for_audit(request: HttpRequest) -> Json | None:
 
 
 def _check_response(message: Json) -> None:
+    if "method" in message:
+        raise HttpError(400, "`method` must be a string.")
     if ("result" in message) == ("error" in message):
         raise HttpError(400, "The message must be a request (`method`) or a response (`result` or `error`).")
     if type(message.get("id")) not in _ID_TYPES:

@@ -47,6 +47,7 @@ from pointsman.router.front.http.responses import (
 )
 from pointsman.router.front.http.unread import UnreadBudget
 from pointsman.router.serving.timer_queue import TimerQueue
+from pointsman.router.serving.write_queue import WriteQueue
 
 READ_S = 10.0  # in each such interval a slow reader must take `READ_BYTES`, or the rest if that is less
 READ_BYTES = 64 << 10
@@ -90,6 +91,7 @@ def guarded_protocol(
         "error_body": (error_body,),
         "exempt": (exempt,),
         "table": ConnectionTable(),
+        "writes": WriteQueue(),
         "budget": unread or UnreadBudget(lambda: limits().unread_bytes),
     }
     return type("Guarded", (GuardedProtocol,), shared)
@@ -105,6 +107,7 @@ class GuardedProtocol(HttpToolsProtocol):
     serve_post: ClassVar[tuple[ServePost | None]]
     keep_alive: ClassVar[dict[bool, TimerQueue[GuardedProtocol]]]  # whether there are many connections -> idle ones
     table: ClassVar[ConnectionTable]
+    writes: ClassVar[WriteQueue]
     budget: ClassVar[UnreadBudget]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -129,7 +132,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base
         super().connection_made(transport)
-        self.coalescing = CoalescingTransport(transport)
+        self.coalescing = CoalescingTransport(transport, self.loop, self.writes, self._start_read_timer)
         self.transport = self.coalescing  # type: ignore[assignment]  # a transport by its shape
         self._limits = self.limits_now[0]()
         self._many = self._limits.connections / 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from starlette.types import Send
@@ -20,6 +21,7 @@ from pointsman.core.errors import (
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST
 from pointsman.core.wire import encode
 from pointsman.router.peers.signing import HEADER, REFUSED
+from pointsman.router.serving.write_queue import WriteQueue
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -260,12 +262,23 @@ class CoalescingTransport:
     """
 
     __slots__ = (
-        *("_transport", "_write", "abort", "get_extra_info", "get_write_buffer_size", "head", "is_closing", "last"),
-        *("set_protocol", "written"),
+        *("_behind", "_loop", "_queue", "_queued", "_transport", "_write", "abort", "get_extra_info"),
+        *("get_write_buffer_size", "head", "is_closing", "last", "set_protocol", "written"),
     )
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        queue: WriteQueue,
+        behind: Callable[[], None],
+    ) -> None:
+        """`behind` is called when the client has not taken all of a response that waited in the queue."""
         self._transport = transport
+        self._loop = loop
+        self._queue = queue
+        self._queued = False  # a response waits in the queue
+        self._behind = behind
         self._write = transport.write
         self.head = b""  # held back until the body follows
         self.written = 0  # bytes in all
@@ -278,7 +291,7 @@ class CoalescingTransport:
         self.abort = transport.abort
 
     def write_response(self, head: bytes, body: bytes) -> None:
-        """Write a whole response."""
+        """Write a whole response; a small one goes through the queue."""
         if len(body) > _LARGE_BYTES:
             self.head = head
             self.write(body)
@@ -286,9 +299,21 @@ class CoalescingTransport:
         data = head + body
         self.last = size = len(data)
         self.written += size
+        self._queued = True
+        self._queue.add(self, data, self._loop)
+
+    def write_now(self, data: bytes) -> None:
+        """Fits `write_queue.Writer`."""
+        self._queued = False
+        if self.is_closing():
+            return
         self._write(data)
+        if self.get_write_buffer_size():
+            self._behind()
 
     def write(self, data: bytes) -> None:
+        if self._queued:
+            self._queue.flush()
         if self.head and len(data) > _LARGE_BYTES:
             head, self.head = self.head, b""
             self.written += len(head)
@@ -308,5 +333,7 @@ class CoalescingTransport:
             self.write(b"")
 
     def close(self) -> None:
+        if self._queued:
+            self._queue.flush()
         self.flush()
         self._transport.close()

@@ -255,8 +255,9 @@ def as_legacy(result: Json) -> Json:
     if not illegal and _MODERN_FIELDS.isdisjoint(result):
         return result
     legacy = result.copy()
-    for name in _MODERN_FIELDS:
-        legacy.pop(name, None)
+    legacy.pop("resultType", None)
+    legacy.pop("ttlMs", None)
+    legacy.pop("cacheScope", None)
     if illegal:
         del legacy["structuredContent"]
     return legacy
