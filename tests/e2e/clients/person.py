@@ -54,7 +54,7 @@ class Person:
 
     def __init__(self, browser: Browser, home: Path) -> None:
         self.home = home
-        self.asked: list[str] = []  # the addresses that the client has opened
+        self.asked: list[str] = []  # the addresses that the client has opened, each once
         self._browser = browser
         self._opened = home / "opened"
         self._opened.touch()
@@ -85,9 +85,10 @@ class Person:
 
     async def _attend(self, sign_in: SignIn) -> None:
         while True:
-            for address in self._opened.read_text().splitlines()[len(self.asked) :]:
-                self.asked.append(address)
-                await self._visit(address, sign_in)
+            for address in self._opened.read_text().splitlines():
+                if address not in self.asked:  # Python tries another browser where the first one ended at once
+                    self.asked.append(address)
+                    await self._visit(address, sign_in)
             await asyncio.sleep(POLL_S)
 
     async def _visit(self, address: str, sign_in: SignIn) -> None:
