@@ -181,7 +181,7 @@ async def mcp_remote(front: Front, person: Person) -> str:
         },
     ]
     command, env = (NODE_TOOLS / "mcp-remote", front.url, "--transport", "http-only"), environment(person.home)
-    said = ""
+    said, line = "", b""
     async with program(person, *command, env=env) as process:
         assert process.stdin is not None
         assert process.stdout is not None
