@@ -80,6 +80,7 @@ def config_of(folder: Path) -> dict[str, Any]:
         {"name": "look", "inputSchema": schema, "annotations": READS},
         {"name": "add", "inputSchema": schema, "annotations": WRITES},
         {"name": "wipe", "inputSchema": schema},
+        {"name": "refusable", "inputSchema": schema},
         {"name": "announce", "inputSchema": schema, "annotations": READS},
     ]
     return {

@@ -12,7 +12,7 @@ import pytest
 from mcp import types
 
 from pointsman.router.owner.client import OperationError
-from tests.e2e.client import BOTH_ERAS, Mode
+from tests.e2e.client import BOTH_ERAS, Assistant, Mode
 from tests.e2e.people import person
 from tests.gateway_process import gateway_process
 from tests.router.conftest import audit_rows
@@ -57,7 +57,7 @@ async def test_a_client_that_cannot_be_asked_repeats_its_call_after_the_owner_sa
             await gated.owner("answer_approval", id=one["id"], answer="refuse")
         assert code_of(await model.execute("old:plain", tag=tag)) == "confirmation_refused"
         with pytest.raises(OperationError, match="has been answered already"):
-            await gated.owner("answer_approval", id=named[1], answer="once")
+            await gated.owner("answer_approval", id=named[1], answer="refuse")
     assert (gated.ran(tag), gated.ran(f"{tag}!")) == (1, 0)
     rows = await gated.rows("old:plain")
     assert {("denied", "confirmation_required", "listed"), ("ok", None, "cli once")} <= set(rows)
@@ -127,6 +127,49 @@ async def test_an_answer_that_was_withdrawn_is_asked_again(gated: Gated) -> None
         await gated.owner("withdraw_approval", id=session["id"])
 
 
+async def _deferred(gated: Gated, model: Assistant, tag: str, answer: str | None) -> str:
+    """Have a call of `kept:refusable` listed and answered; its id."""
+    assert code_of(await model.execute("kept:refusable", tag=tag)) == "confirmation_required"
+    approval = str((await gated.one_pending("kept:refusable", f'"{tag}"'))["id"])
+    if answer is not None:
+        await gated.owner("answer_approval", id=approval, answer=answer)
+    return approval
+
+
+async def test_the_owners_no_to_a_call_is_stronger_than_always_and_its_newest_word_holds(gated: Gated) -> None:
+    async with person(gated.gateway, "auto", able=False) as (_, model):
+        before = await _deferred(gated, model, "before", "refuse")
+        after = await _deferred(gated, model, "after", None)
+        await _deferred(gated, model, "other", "always")
+        assert await model.text("kept:refusable", tag="anything") == "k"
+        assert code_of(await model.execute("kept:refusable", tag="before")) == "confirmation_refused"
+        await gated.owner("answer_approval", id=after, answer="refuse")
+        assert code_of(await model.execute("kept:refusable", tag="after")) == "confirmation_refused"
+        await gated.owner("answer_approval", id=before, answer="once")
+        assert await model.text("kept:refusable", tag="before") == "k"
+        await gated.owner("answer_approval", id=after, answer="always")
+        assert await model.text("kept:refusable", tag="after") == "k"
+    for one in (await gated.owner("approvals"))["always"]:
+        if one["toolKey"] == "kept:refusable":
+            await gated.owner("withdraw_approval", id=one["id"])
+
+
+@pytest.mark.parametrize("mode", BOTH_ERAS)
+async def test_a_clients_yes_for_the_session_never_outvotes_the_owners_no(mode: Mode, gated: Gated) -> None:
+    tag = f"no-{mode}"
+    async with person(gated.gateway, "auto", able=False) as (_, model):
+        await _deferred(gated, model, tag, "refuse")
+    judge = Judge("ada", words=["session"])
+    async with person(gated.gateway, mode, who=judge) as (_, model):
+        assert await model.text("kept:refusable", tag=f"{tag}, other") == "k"
+        assert await model.text("kept:refusable", tag=f"{tag}, third") == "k"
+        assert code_of(await model.execute("kept:refusable", tag=tag)) == "confirmation_refused"
+    assert len(judge.judged) == 1
+    for one in (await gated.owner("approvals"))["sessions"]:
+        if one["toolKey"] == "kept:refusable":
+            await gated.owner("withdraw_approval", id=one["id"])
+
+
 # ------------------------------------------------------------------ the owner answers an open question
 
 
@@ -137,6 +180,8 @@ async def test_the_owner_may_answer_before_a_legacy_client_does(gated: Gated) ->
         assert (pending["asked"], len(judge.judged)) == (True, 1)
         await gated.owner("answer_approval", id=pending["id"], answer="refuse")
         assert code_of(await call) == "confirmation_refused"
+        assert code_of(await model.execute("new:stay", tag="both")) == "confirmation_refused"
+        assert len(judge.judged) == 1  # the owner's no holds for the same call, so the client is not asked
         call = asyncio.create_task(model.execute("new:plain", tag="both"))
         await gated.owner("answer_approval", id=(await gated.one_pending("new:plain", "both"))["id"], answer="once")
         assert not (await call).is_error

@@ -104,7 +104,10 @@ class Approvals:
     # For the gate
 
     def look(self, call: Call, secret: str) -> Looked:
-        """Whether the call has a yes: for always, or for once, which this uses up."""
+        """Whether the call has a yes: for always, or for once, which this uses up. A refusal of it is stronger."""
+        refused = self.refusal(call)
+        if refused is not None:
+            return refused
         standing = _decode(self._values.get(_standing_key(call.token, call.tool_key)), Standing)
         if standing is not None and (standing.definition, standing.secret) == (call.definition, secret):
             return Looked(always=True)
@@ -115,6 +118,15 @@ class Approvals:
             return Looked()
         if pending.answer == "once" and not self._values.delete(key, version=entry.version):
             return Looked()  # another call has used it
+        return self._looked(pending)
+
+    def refusal(self, call: Call) -> Looked | None:
+        """The owner's no to this very call, as long as it is the owner's latest word on it."""
+        pending = _decode(self._values.get(_deferred_key(call)), Pending)
+        refused = pending is not None and pending.call == call and pending.answer == "refuse"
+        return self._looked(pending) if pending is not None and refused else None
+
+    def _looked(self, pending: Pending) -> Looked:
         left_s = max(pending.until - self._clock(), 0.0)
         return Looked(answer=pending.answer, by=pending.by, id=pending.id, left_s=left_s)
 
@@ -196,6 +208,20 @@ class Approvals:
         until = self._clock() + life_s
         answered = msgspec.structs.replace(now, answer=answer, by=by, until=until)
         return self._values.put(key, _encode(answered), version=entry.version, life_s=life_s) is not None
+
+    def refuse(self, pending: Pending, by: str, life_s: float) -> None:
+        """Refuse the calls identical to one that waits in a gateway, which has its own answer."""
+        until, short = self._clock() + life_s, _short(pending.call)
+        kept = msgspec.structs.replace(pending, id=short, asked=False, answer="refuse", by=by, until=until)
+        self._values.put(_deferred_key(pending.call), _encode(kept), life_s=life_s)
+
+    def forget_refusal(self, call: Call) -> None:
+        """The owner has said yes to an identical call since."""
+        key = _deferred_key(call)
+        entry = self._values.get(key)
+        pending = _decode(entry, Pending)
+        if entry is not None and pending is not None and pending.answer == "refuse":
+            self._values.delete(key, version=entry.version)
 
     def drop(self, pending: Pending) -> bool:
         """Forget a call whose client cannot be asked, with its answer; False: something has changed meanwhile."""

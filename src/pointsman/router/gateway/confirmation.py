@@ -168,6 +168,7 @@ class Gate:
     async def _has_yes(self, gated: _Gated) -> bool:
         """Whether somebody has said yes before. Raises ConfirmationRefusedError, StateAwayError."""
         record, call, word = gated.record, gated.call, gated.request.confirmation
+        await self._raise_if_refused(gated)
         if word is not None and await asyncio.to_thread(self.approvals.continue_round, word, call):
             record.confirmed = "earlier round"
             return True
@@ -180,11 +181,15 @@ class Gate:
             return True
         if looked.answer is None:
             return False
-        if looked.answer == "refuse":
-            record.confirmed = f"{looked.by} refused"
-            raise ConfirmationRefusedError(call.tool_key, _refusal(looked))
         self._settle(gated, _Answer(looked.answer, looked.by))
         return True
+
+    async def _raise_if_refused(self, gated: _Gated) -> None:
+        """The owner's no to this very call holds whatever else says yes. Raises ConfirmationRefusedError."""
+        refused = await asyncio.to_thread(self.approvals.refusal, gated.call)
+        if refused is not None:
+            gated.record.confirmed = f"{refused.by} refused"
+            raise ConfirmationRefusedError(gated.call.tool_key, _refusal(refused))
 
     async def _ask_person(self, gated: _Gated, back: BackChannel) -> None:
         """Raises ConfirmationRequiredError, ConfirmationRefusedError, ProtocolError, StateAwayError."""
@@ -205,6 +210,8 @@ class Gate:
         if answer is None:
             gated.record.confirmed = "timeout"
             raise self._timed_out(gated.call)
+        if answer.by == "client":
+            await self._raise_if_refused(gated)  # by the owner, in the meantime
         self._settle(gated, answer)
 
     def _settle(self, gated: _Gated, answer: _Answer) -> None:

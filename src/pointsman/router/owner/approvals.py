@@ -53,10 +53,13 @@ async def count_waiting(parts: Parts) -> int | None:
 
 
 async def answer_call(parts: Parts, approval_id: str, answer: Answer, asked_by: str) -> Json:
-    """Answer a call that waits. `once`: this call, or the next identical one of a client that cannot be asked."""
+    """Answer a call that waits. `once`: this call, or the next identical one of a client that cannot be asked.
+
+    The latest answer to such a call holds. A refusal holds for all identical calls, also where they would be asked.
+    """
     store = parts.gateway.gate.approvals
     pending = _find(await _stored(store.pending), approval_id, "call that waits")
-    changes_mind = pending.answer == "once" and answer == "refuse" and not pending.asked
+    changes_mind = pending.answer != answer and not pending.asked
     if pending.answer is not None and not changes_mind:
         step = f"`pointsman approve {pending.id} --withdraw` takes the answer back, as long as it has not been used."
         raise OwnerError("answered", f"The call `{pending.id}` has been answered already: {pending.answer}. {step}")
@@ -78,7 +81,10 @@ def _take(store: Approvals, pending: Pending, answer: Answer, by: str, life_s: f
     """A yes for always leaves none for once behind: only a call that waits in a gateway is told."""
     if answer == "always" and not pending.asked:
         return store.drop(pending)
-    return store.answer(pending, "refuse" if answer == "refuse" else "once", by, life_s)
+    taken = store.answer(pending, "refuse" if answer == "refuse" else "once", by, life_s)
+    if taken and pending.asked:
+        store.refuse(pending, by, life_s) if answer == "refuse" else store.forget_refusal(pending.call)
+    return taken
 
 
 async def withdraw(parts: Parts, approval_id: str, asked_by: str) -> Json:
