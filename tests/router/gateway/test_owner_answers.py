@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -170,6 +171,37 @@ async def test_a_clients_yes_for_the_session_never_outvotes_the_owners_no(mode: 
             await gated.owner("withdraw_approval", id=one["id"])
 
 
+async def test_a_yes_to_a_tool_that_has_changed_since_is_said_to_have_no_effect(gated: Gated) -> None:
+    async def listed(tag: str) -> dict[str, Any]:
+        (one,) = [one for one in (await gated.owner("approvals"))["pending"] if f'"{tag}"' in one["arguments"]]
+        return dict(one)
+
+    async with (
+        person(gated.gateway, "auto", able=False) as (_, model),
+        speaker(gated.gateway, "modern", capabilities=FORM) as one,
+    ):
+        for tag in ("yes-before", "yes-after", "no-after"):
+            assert code_of(await model.execute("pinned:wipe", tag=tag)) == "confirmation_required"
+        before = await gated.owner("answer_approval", id=(await listed("yes-before"))["id"], answer="once")
+        assert (before["changed"], before["asked"]) == (None, False)
+        asked = await parked(one, "pinned:wipe", "asked")
+        file = gated.folder / "pinned.json"
+        file.write_text(file.read_text().replace('{"name": "wipe"', '{"name": "wipe", "description": "Wipes more"'))
+        assert await model.text("pinned:announce") == "p"
+        async with asyncio.timeout(20):
+            while (await listed("yes-before"))["changed"] is None:
+                await model.execute("pinned:wipe", tag="again")
+        assert (await listed("yes-before"))["changed"] == "held"
+        after = await gated.owner("answer_approval", id=(await listed("yes-after"))["id"], answer="always")
+        assert after["changed"] == "held"
+        assert "no effect" in after["note"]
+        assert "waits for `pointsman pin approve pinned:wipe`" in after["note"]
+        (standing,) = [each for each in (await gated.owner("approvals"))["always"] if each["toolKey"] == "pinned:wipe"]
+        assert standing["inEffect"] is False
+        late = await one.result("tools/call", executing("pinned:wipe", "asked", asked, answer="once"))
+    assert "its definition of this tool has changed and waits for the operator's approval" in late["content"][0]["text"]
+
+
 # ------------------------------------------------------------------ the owner answers an open question
 
 
@@ -249,6 +281,13 @@ async def test_the_command_lists_and_answers(gated: Gated) -> None:
         assert r'"tag": "cmd\u202e"' in text
         assert (await command("nothing"))[0] == 2
         assert (await command(pending["id"], "--always", "--refuse"))[0] == 2
+        await model.execute("new:places", tag="a" * 2_000 + "middle" + "b" * 2_000)
+        long = (await gated.one_pending("new:places", "aaa"))["id"]
+        assert "middle" not in (await command())[1]
+        code, text = await command(long, "--show")
+        assert (code, "aamiddlebb" in text, "shortened" in text) == (0, True, False)
+        await gated.owner("answer_approval", id=long, answer="refuse")
+        assert "aamiddlebb" in json.loads((await command(long, "--show", "--json"))[1])["arguments"]
         code, text = await command(pending["id"], "--refuse")
         assert (code, text) == (0, "Refused: new:places by test.\n")
         assert code_of(await model.execute("new:places", tag="cmd\u202e")) == "confirmation_refused"

@@ -22,6 +22,7 @@ Answer = Literal["once", "refuse"]
 
 MOST_DEFERRED: Final = 50  # calls of one token that wait for the owner
 _PENDING: Final = "confirm/pending/"
+_ARGUMENTS: Final = "confirm/arguments/"
 _ALWAYS: Final = "confirm/always/"
 _ROUND: Final = "confirm/round/"
 _GATEWAY: Final = "confirm/gateway/"
@@ -118,6 +119,8 @@ class Approvals:
             return Looked()
         if pending.answer == "once" and not self._values.delete(key, version=entry.version):
             return Looked()  # another call has used it
+        if pending.answer == "once":
+            self._forget_arguments(pending)
         return self._looked(pending)
 
     def refusal(self, call: Call) -> Looked | None:
@@ -148,6 +151,19 @@ class Approvals:
 
     def remove(self, pending: Pending) -> None:
         self._values.delete(_asked_key(pending))
+        self._forget_arguments(pending)
+
+    def keep_arguments(self, pending: Pending, text: str, life_s: float) -> None:
+        """All of the arguments of a call that is listed, because `pending.arguments` are shortened."""
+        self._values.put(_arguments_key(pending), text.encode(), life_s=life_s)
+
+    def arguments_of(self, pending: Pending) -> str:
+        """All of the arguments, as far as they are kept."""
+        entry = self._values.get(_arguments_key(pending))
+        return entry.value.decode() if entry is not None else pending.arguments
+
+    def _forget_arguments(self, pending: Pending) -> None:
+        self._values.delete(_arguments_key(pending))
 
     def leave(self, pending: Pending) -> None:
         """Say that a call that was answered is not made: its client has left."""
@@ -230,7 +246,10 @@ class Approvals:
         now = _decode(entry, Pending)
         if entry is None or now is None or (now.answer, now.call) != (pending.answer, pending.call):
             return False
-        return self._values.delete(key, version=entry.version)
+        dropped = self._values.delete(key, version=entry.version)
+        if dropped:
+            self._forget_arguments(pending)
+        return dropped
 
     def listed(self, pending: Pending) -> Pending | None:
         """A call that waits in a gateway, as long as that has not taken its answer; or that is `gone`."""
@@ -263,6 +282,10 @@ def _asked_key(pending: Pending) -> str:
 
 def _deferred_key(call: Call) -> str:
     return f"{_PENDING}{call.token}/{_short(call)}"
+
+
+def _arguments_key(pending: Pending) -> str:
+    return f"{_ARGUMENTS}{pending.call.token}/{pending.id}"
 
 
 def _short(call: Call) -> str:

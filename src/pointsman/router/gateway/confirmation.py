@@ -199,7 +199,7 @@ class Gate:
         rounds = RecordedRounds(back, request, gated.record) if request.client.era == "modern" else None
         question = confirmation_text.question(gated.rule, gated.tool, gated.arguments, _life(gated))
         try:
-            answer = await self._first_answer(rounds or back, question, pending)
+            answer = await self._first_answer(rounds or back, question, gated, pending)
         except (CannotAskError, ProtocolError):
             raise await self._defer(gated, pending) from None
         except ClientGoneError:
@@ -223,7 +223,7 @@ class Gate:
             raise ConfirmationRefusedError(gated.call.tool_key)
         gated.record.confirmed = f"{answer.by} {answer.word}"
 
-    async def _first_answer(self, back: BackChannel, question: Json, pending: Pending) -> _Answer | None:
+    async def _first_answer(self, back: BackChannel, question: Json, gated: _Gated, pending: Pending) -> _Answer | None:
         """The answer of the client or of the owner; None: neither answered in time. The owner's counts only as long as
         the client is there: a legacy client that was killed has left, though it could still resume its stream.
 
@@ -231,6 +231,7 @@ class Gate:
         """
         limit_s = self._config().limits.parked_s
         await asyncio.to_thread(self.approvals.add, pending, limit_s)
+        await asyncio.to_thread(self._keep_arguments, gated, pending, limit_s)
         owner: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
         self._open[pending.id] = owner
         self._watch()
@@ -262,9 +263,16 @@ class Gate:
                 f"{what}, and too many calls of this token wait for one already. Nothing was run. Wait until the "
                 "person has answered some of them with `pointsman approve` or on the gateway's page."
             )
+        await asyncio.to_thread(self._keep_arguments, gated, listed, life_s)
         gated.record.confirmed = "listed"
         ways = _WAYS.format(id=listed.id, within=_minutes(life_s))
         return ConfirmationRequiredError(f"{what}, and this client cannot ask for it. {ways}")
+
+    def _keep_arguments(self, gated: _Gated, listed: Pending, life_s: float) -> None:
+        """Let the owner see what the question shortens, also after the answer. Raises StateAwayError."""
+        whole = confirmation_text.whole_arguments(gated.arguments, gated.tool)
+        if whole is not None:
+            self.approvals.keep_arguments(listed, whole, life_s + self._config().limits.approval_s)
 
     def _timed_out(self, call: Call) -> ConfirmationRequiredError:
         limit_s = self._config().limits.parked_s
