@@ -82,6 +82,9 @@ async def test_the_ids_of_calls_and_all_of_their_arguments_can_be_seen(owner: Ow
     assert "a" * 4_000 not in page
     whole = (await owner.get(f"{path}/arguments")).text
     assert HOSTILE not in whole
+    count = page.count("<article")
+    assert f'<span class="badge warn">{count}<span class="sr"> waiting</span></span>' in page
+    assert re.search(rf'<a href="/page/approvals">{count} calls?</a> waits? for your yes', (await owner.get("/")).text)
     assert f'"long": "{text}"' in html.unescape(whole)
     assert (await owner.get(f"{PATH}/nothing/arguments")).status_code == 404
 

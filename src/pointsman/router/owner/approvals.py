@@ -29,15 +29,24 @@ E = TypeVar("E", bound=Pending | Standing | SessionAnswer)
 
 async def list_approvals(parts: Parts) -> Json:
     """The calls that wait for a yes, the tools that have one for always or at a modern client for 15 minutes, and
-    whether any call needs one at all. A call of a server that was removed waits for nothing."""
+    whether any call needs one at all. A call of a server that was removed waits for nothing.
+
+    `always` of a call that waits: its token and tool have a yes for always, so that it runs when it is repeated.
+    """
     servers = parts.current.config.servers
     store = parts.gateway.gate.approvals
     pending, standing = await _stored(store.pending), await _stored(store.standing)
+    always = [_described_standing(parts, one) for one in standing]
+    runs = {(one["token"], one["toolKey"]) for one in always if one["inEffect"]}
     sessions = parts.gateway.gate.session_answers()
     return {
         "inUse": not parts.catalog.rights.confirm.idle,
-        "pending": [_described(parts, one) for one in pending if one.server_id in servers],
-        "always": [_described_standing(parts, one) for one in standing],
+        "pending": [
+            {**_described(parts, one), "always": (one.call.token, one.call.tool_key) in runs}
+            for one in pending
+            if one.server_id in servers
+        ],
+        "always": always,
         "sessions": [_described_session(one) for one in sessions if one.tool_key.partition(":")[0] in servers],
     }
 

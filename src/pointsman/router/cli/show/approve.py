@@ -94,6 +94,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     for one in answered:
         without = ", not in effect: the tool has changed since" if one["changed"] and one["answer"] == "once" else ""
         yield f"{one['id']}  answered ({one['answer']}), {one['leftS']} s left{without}: {_named(one)}"
+        yield from _arguments(one)
     if answered:
         yield "Take an answer back with `pointsman approve ID --withdraw`; --refuse turns a yes into a no."
     if answer["sessions"]:
@@ -123,6 +124,12 @@ def _call_lines(one: dict[str, Any]) -> Iterator[str]:
     state = f"answered   {one['answer']}," if one["answer"] else f"waits      for {one['ageS']} s,"
     yield f"  {state} {one['leftS']} s left"
     yield f"  effect     {escaped(one['effect'])}"
+    if one.get("always") and one["answer"] is None:
+        yield "  note       it runs when it is repeated: its token has a yes for always to this tool"
+    yield from _arguments(one)
+
+
+def _arguments(one: dict[str, Any]) -> Iterator[str]:
     first, *more = one["arguments"].splitlines() or [""]
     yield f"  arguments  {escaped(first)}"
     yield from (f"             {escaped(line)}" for line in more)

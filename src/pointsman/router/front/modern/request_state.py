@@ -40,8 +40,8 @@ class Seal:
         return self._codec.seal(encode(claims))
 
     def open(self, request: FrontRequest, state: object) -> Json:
-        """Return the sealed content. Raises ProtocolError, which says why only to those for whom it was sealed: more would
-        help a forger."""
+        """Return the sealed content. Raises ProtocolError, which gives a reason only to those for whom it was sealed:
+        others might be forgers."""
         if type(state) is not str:
             raise invalid_state()
         try:
