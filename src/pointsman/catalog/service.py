@@ -220,14 +220,14 @@ class ToolCatalogService:
             results = rank_by_usage(results, figures)[:max_results]
         if len(queries) > 1:
             results = best_of_each_first(results)
+        script = script_notice(results, queries) if available.tools else None
         fit = (
-            fit_notice(results, ranking.hits, len(queries))
+            fit_notice(results, ranking.hits, queries, in_script=script is None)
             if available.tools
             else self._why_no_tools(caller, available)
         )
         unavailable = ranking.unavailable
         fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
-        script = script_notice(results, queries) if available.tools else None
         notice = " ".join(filter(None, (*available.notices, fit, script, fallback))) or None
         code = unavailable.code if unavailable is not None else None
         more = more_tools(results, available.tools)
