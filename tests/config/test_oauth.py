@@ -25,6 +25,15 @@ def test_a_server_on_this_machine_needs_no_tls() -> None:
     ("entry", "reason"),
     [
         (f"{{url: '{URL}', oauth: yes}}", "must be `auto` or keys"),
+        (f"{{url: '{URL}', credentials: per-caller}}", "needs `oauth` or `caller_headers`"),
+        (f"{{url: '{URL}', caller_headers: {{a: {{X: y}}}}}}", "needs `credentials: per-caller`"),
+        ("{command: x, credentials: per-caller}", "needs a server with `url`"),
+        (f"{{url: '{URL}', credentials: per-caller, caller_headers: {{'@a': {{X: y}}}}}}", "caller_headers"),
+        (
+            f"{{url: '{URL}', credentials: per-caller, oauth: {{grant: client_credentials, client_id: a, "
+            "client_secret: b}}",
+            "persons sign in",
+        ),
         (f"{{url: '{URL}', oauth: {{client_secret: x}}}}", "need `client_id`"),
         (f"{{url: '{URL}', oauth: {{grant: client_credentials}}}}", "needs `client_id` and `client_secret`"),
         (f"{{url: '{URL}', oauth: {{scope: 'a  b'}}}}", "one space between them"),

@@ -9,7 +9,16 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
 from pointsman.config.part import Part
 from pointsman.config.rates_model import TokenRates
-from pointsman.config.value_types import SCOPES, Confirm, Id, IssuerAddress, Scopes, ToolPatternList
+from pointsman.config.value_types import (
+    SCOPES,
+    ClientId,
+    Confirm,
+    HeaderValue,
+    Id,
+    IssuerAddress,
+    Scopes,
+    ToolPatternList,
+)
 
 ANYBODY: Final = "*"  # as `when`: every account of the issuer
 OWN_GRANTS: Final = "grant"  # ids of identities of the gateway's own server begin with it
@@ -104,6 +113,12 @@ class Auth(Part):
     jwks_uri: IssuerAddress | None = None
     """URL of the issuer's keys. By default what its metadata say (`/.well-known/oauth-authorization-server` or
     `/.well-known/openid-configuration`)."""
+    client_id: ClientId | None = None
+    """Client of the gateway at this issuer, registered with the redirect URI `<listen.public_url>/oauth/callback`. With
+    it a browser shows who uses it, before [an account](../guide/sign-in-to-servers.md#own-accounts) is connected. By
+    default the gateway's metadata document or a client that is registered on the way."""
+    client_secret: HeaderValue | None = None
+    """The secret of `client_id`, if it has one."""
     algorithms: Algorithms = ALGORITHMS
     """Signatures to accept. Also possible: `RS384`, `RS512`, `PS384`, `PS512`, `ES384` and `ES512`."""
     require_scope: bool = True

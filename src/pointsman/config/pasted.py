@@ -80,7 +80,8 @@ _UNSUPPORTED = {
         'is not supported; write a token under `headers`, such as `Authorization: "Bearer ${TOKEN}"`',
     ),
 }
-_ONLY_OURS = frozenset({"sandbox", "limits", "oauth"})  # what a block from elsewhere must neither set nor seem to set
+# What a block from elsewhere must neither set nor seem to set.
+_ONLY_OURS = frozenset({"sandbox", "limits", "oauth", "credentials", "caller_headers"})
 # Keys by which an entry under `servers` shows that it was pasted, too: VS Code's section has that name.
 _CLIENTS_WORDS = frozenset({*_ALIASES, *_IGNORED, *_UNSUPPORTED, "disabled", "enabled_tools", "disabled_tools"})
 _CLIENT_SETTINGS = frozenset(

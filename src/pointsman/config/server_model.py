@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from pointsman.config.part import Part
 from pointsman.config.rates_model import ServerRates, ToolRates
 from pointsman.config.value_types import (
+    CallerName,
     ClientId,
     Confirm,
     Count,
@@ -142,6 +143,13 @@ class Server(Part):
     oauth: Annotated[OAuth, BeforeValidator(parse_oauth)] | None = None
     """`url` only: sign in to the server with OAuth ([keys](#oauth-of-a-server)); `auto` discovers everything
     ([guide](../guide/sign-in-to-servers.md))."""
+    credentials: Literal["shared", "per-caller"] = "shared"
+    """`url` only. `per-caller`: each caller uses [an account of its own](../guide/sign-in-to-servers.md#own-accounts),
+    by `oauth` or `caller_headers`, over a connection of its own; lists use `headers` or the gateway's own sign-in."""
+    caller_headers: Mapping[CallerName, Mapping[HeaderName, HeaderValue]] = {}
+    """With `credentials: per-caller`: headers for the requests of one caller, besides and instead of `headers`, such as
+    `{laptop: {Authorization: "Bearer ${LAPTOP_KEY}"}}`. A caller is the id of a token, or a person who signs in
+    (`"@sso/alice"`). One that is not listed signs in with `oauth`, or cannot use the server."""
     era: Literal["auto", "legacy", "modern"] = "auto"
     """`auto` detects the protocol era; `legacy` or `modern` fixes it."""
     isolation: Literal["shared", "per-caller"] = "shared"
@@ -202,10 +210,25 @@ class Server(Part):
                 raise ValueError(f"`{key}` needs a server with {needed}, but this one has `{kinds[0]}`")
         if self.oauth is not None and self.url is not None:
             _check_oauth(self.url, self.headers)
+        self._check_credentials()
         named = self.store_variable if self.bundled else ""
         if named and not is_database_address(named) and not Path(named).is_absolute():
             raise ValueError(f"`env.{SEARCH_DB_PATH}` must be absolute; use `db` for a path relative to this file")
         return self
+
+    def _check_credentials(self) -> None:
+        if self.credentials == "shared":
+            if self.caller_headers:
+                raise ValueError("`caller_headers` needs `credentials: per-caller`")
+            return
+        if self.url is None:
+            raise ValueError("`credentials: per-caller` needs a server with `url`")
+        if self.oauth is None and not self.caller_headers:
+            raise ValueError("`credentials: per-caller` needs `oauth` or `caller_headers`")
+        if self.oauth is not None and self.oauth.grant != "authorization_code":
+            raise ValueError(
+                "`credentials: per-caller` needs `oauth` with `grant: authorization_code`: persons sign in"
+            )
 
     @property
     def trusts_annotations(self) -> bool:
@@ -252,6 +275,7 @@ _ALLOWED_WITH = {
     "inherit_env": ("command", "bundled"),
     "headers": ("url",),
     "oauth": ("url",),
+    "caller_headers": ("url",),
     "db": ("bundled",),
     "roots": ("bundled",),
 }

@@ -14,6 +14,7 @@ from pointsman.config.values import (
     MIN_MEMORY,
     check_base_url,
     check_bearer_token,
+    check_caller_name,
     check_client_id,
     check_collector,
     check_database_address,
@@ -80,6 +81,7 @@ HeaderName = Annotated[str, AfterValidator(check_header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
 Confirm = Annotated[str | tuple[str, ...], PlainValidator(parse_confirm)]  # a word, or patterns over tool keys
 
+CallerName = Annotated[str, AfterValidator(check_caller_name)]
 ClientId = Annotated[str, AfterValidator(check_client_id)]
 OAuthScope = Annotated[str, AfterValidator(check_oauth_scope)]
 

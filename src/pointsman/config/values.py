@@ -114,6 +114,13 @@ def parse_oauth(value: object) -> object:
     return value
 
 
+def check_caller_name(name: str) -> str:
+    """The id of a token, or `@<issuer name>/<subject>`."""
+    if len(name) > 512 or not re.fullmatch(r"[A-Za-z0-9_-]+|@[A-Za-z0-9_-]+/[^#\s]+", name):
+        raise ValueError("must be the id of a token, or a person who signs in, such as `@sso/alice`")
+    return name
+
+
 def check_client_id(client_id: str) -> str:
     if not re.fullmatch(r"[\x20-\x7E]{1,2048}", client_id):
         raise ValueError("must be 1 to 2048 printable ASCII characters")

@@ -189,6 +189,22 @@ class ConfirmationRefusedError(GatewayError):
         super().__init__(f"The call of `{shown}` was not made: {why}. Do not repeat it unless the person asks for it.")
 
 
+class SignInRequiredError(GatewayError):
+    """The server wants [the caller's own account](../guide/sign-in-to-servers.md#own-accounts), and there is none, or
+    the server does not accept it; nothing was done. Next: the person opens the link in the message and signs in, then
+    the client makes the same call again."""
+
+    code = "sign_in_required"
+
+    def __init__(self, server_id: str, reason: str, advice: str = "", *, refused: bool = False) -> None:
+        """`refused`: the server does not accept a sign-in that is new."""
+        step = advice or "Call one of its tools to get a link at which the person signs in."
+        super().__init__(f"Server `{server_id}` was not used: {reason}. {step}")
+        self.server_id = server_id
+        self.reason = reason
+        self.refused = refused
+
+
 class SkillMismatchError(GatewayError):
     """A skill's file or entry is not valid, or the file is not what the entry says; it was not passed on. Next: read
     the entry again with `skills/get`; if the file still differs, the server's author must correct it."""

@@ -27,7 +27,7 @@ from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replicas import PATH as PEER_PATH
 from pointsman.router.owner.replicas import peer_endpoint
-from pointsman.router.page.mount import CONSENT_PATHS, PATHS, ConsentMount, PageMount
+from pointsman.router.page.mount import CONNECT_PATHS, CONSENT_PATHS, PATHS, ConnectMount, ConsentMount, PageMount
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Page = Callable[[Claims], Awaitable[Response]]
@@ -73,6 +73,7 @@ def build_app(
         )
         return Response(text, media_type=CONTENT_TYPE)
 
+    connect = ConnectMount(parts, lambda: front.hosts, parts.address)
     probed = answer_to_probes(lambda: front.sign_in.resources if front.sign_in is not None else None)
     app = Starlette(
         routes=[
@@ -82,6 +83,7 @@ def build_app(
             *authorization_routes(front, parts, probed),
             *oauth_routes(probed),
             Route(CLIENT_DOCUMENT, _client_document(parts), methods=_OAUTH_VERBS),
+            *(Route(path, connect) for path in CONNECT_PATHS),
             *(Route(path, page) for path in PATHS),
             *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
         ]

@@ -31,9 +31,10 @@ from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.headers import HostRules
 from pointsman.router.front.http.protocol import guarded_protocol
+from pointsman.router.gateway.caller_ids import CallerIds
+from pointsman.router.gateway.caller_sign_in import CallerSignIns
 from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.cursors import Cursors
-from pointsman.router.gateway.execute import CallerIds
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.launch import Launch
 from pointsman.router.observe.context_use import ContextUse
@@ -189,6 +190,7 @@ class Daemon:
             self._context_use,
             self._rates,
             Gate(open_values(self._shared, launch.state_dir), lambda: self._current.config),
+            CallerSignIns(lambda: self._server_sign_ins().links, lambda: self._parts.address(), self._current),
         )
         self.gateway.client_connected = self._client_connected
         stack.push_async_callback(self.gateway.close)
@@ -352,8 +354,16 @@ class Daemon:
             in_flight=in_flight,
             state_database=database,
             sign_ins=self._server_sign_ins,
+            config=lambda: self._current.config,
         )
-        self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
+        self._fleet = Fleet(
+            connectors,
+            clock=time.time,
+            on_change=self._publish,
+            shares=self._shares,
+            memory=memory,
+            make_accounts=connectors.accounts,
+        )
 
     def _build_catalog(self) -> None:
         self._access = Access(self._current.config)

@@ -156,7 +156,8 @@ async def test_the_client_document_is_at_the_public_url(office: Office) -> None:
     document = answer.json()
     assert document["client_id"] == f"{PUBLIC}/oauth/client.json"
     assert document["client_name"] == "Pointsman"
-    assert document["redirect_uris"] == [f"{PUBLIC}/page/signed-in", "http://127.0.0.1/callback"]
+    returns = [f"{PUBLIC}/page/signed-in", f"{PUBLIC}/oauth/callback", "http://127.0.0.1/callback"]
+    assert document["redirect_uris"] == returns
     assert document["token_endpoint_auth_method"] == "none"
 
 

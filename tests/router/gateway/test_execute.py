@@ -8,7 +8,7 @@ from pointsman.core.model import Caller
 from pointsman.core.seams import Client, Era, FrontRequest
 from pointsman.router.downstream.connection import Call
 from pointsman.router.downstream.talk.request_meta import with_meta
-from pointsman.router.gateway.execute import CALLER_KEY, CallerIds
+from pointsman.router.gateway.caller_ids import CALLER_KEY, CallerIds
 
 CALLERS = [Caller("laptop", None), Caller("laptop", "research"), Caller("phone", None), Caller("phone", "research")]
 

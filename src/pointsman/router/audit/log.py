@@ -162,7 +162,6 @@ class AuditLog:
     ) -> Record:
         """Write the intent. Send nothing to a server before this returns.
 
-        The method is one that the gateway has, and the server one that is configured: their names are short.
         Use as `with audit.begin(...) as record`, which writes an outcome for every intent.
 
         Raises:
@@ -182,10 +181,10 @@ class AuditLog:
             token=token_id,
             project=request.caller.project_id,
             client=short_name(request.client.name, MAX_NAME_CHARS),
-            method=request.method,
+            method=short_name(request.method, MAX_NAME_CHARS),
             queries=None if queries is None else clean_queries(queries),
             tool_key=short_name(tool_key, MAX_TOOL_KEY_CHARS),
-            server_id=server_id,
+            server_id=short_name(server_id, MAX_NAME_CHARS),
             arguments=clean_arguments(arguments)
             if arguments is not None and self._current.audit.arguments
             else msgspec.UNSET,

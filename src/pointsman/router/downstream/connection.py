@@ -34,12 +34,14 @@ class SessionRenewedError(CallNotSentError):
 class SignInNeededError(CallNotSentError):
     """The server refused the request without looking at it: a person has to sign in first.
 
-    `person` is false where the gateway signs in by itself, and was refused.
+    `person` is false where the gateway signs in by itself, and was refused. `refused`: it refuses a token that is new,
+    so that another sign-in would not help.
     """
 
-    def __init__(self, reason: str, *, person: bool = True) -> None:
+    def __init__(self, reason: str, *, person: bool = True, refused: bool = False) -> None:
         super().__init__(reason)
         self.person = person
+        self.refused = refused
 
 
 class Authorizer(Protocol):
@@ -63,6 +65,14 @@ class Authorizer(Protocol):
 
     def refused_again(self) -> SignInNeededError:
         """The error for a request that was refused with the new token, too."""
+        ...
+
+
+class StoredTokens(Authorizer, Protocol):
+    """Tokens that others may change in the store: a person signs in or out, maybe at another gateway."""
+
+    async def reload(self) -> object:
+        """Read them again."""
         ...
 
 

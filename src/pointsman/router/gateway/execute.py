@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 
 from msgspec.structs import replace
 
-from pointsman.catalog.confirmation import Rule
+from pointsman.catalog.confirmation import ConfirmRules
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.rights import OWNER_ID
@@ -22,6 +21,7 @@ from pointsman.core.errors import (
     InvalidArgumentsError,
     NotSentError,
     ServerUnavailableError,
+    SignInRequiredError,
     UnknownToolError,
 )
 from pointsman.core.model import Caller, Json, ToolKey
@@ -38,10 +38,12 @@ from pointsman.core.seams import (
 )
 from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending
+from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.server import RESTART_S, DownstreamServer
 from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
-from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
+from pointsman.router.gateway.caller_ids import CALLER_KEY, CallerIds
+from pointsman.router.gateway.caller_sign_in import CallerSignIns
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.execute_parameters import (
@@ -67,10 +69,7 @@ from pointsman.router.gateway.results import (
 )
 from pointsman.router.gateway.rounds import RecordedRounds
 
-CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
 RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
-_CALLER_ID_PURPOSE = b"caller id"
-_CALLER_ID_BYTES = 16
 _ROUND_KEYS = frozenset({"inputResponses", "requestState"})
 
 
@@ -89,8 +88,10 @@ class Executor:
         large_results: LargeResults,
         rates: Rates,
         gate: Gate,
+        caller_sign_ins: CallerSignIns | None = None,
     ) -> None:
         self._catalog = catalog
+        self._caller_sign_ins = caller_sign_ins
         self._flat = flat
         self._fleet = fleet
         self._audit = audit
@@ -230,7 +231,8 @@ class Executor:
         `enveloped`: arguments that do not match may hold the whole call once more.
         """
         server = self._fleet.servers.get(tool.server_id)
-        session = server.session if server is not None else None  # which gave the definition of the tool
+        # The session gave the definition of the tool.
+        session, accounts = (server.session, server.accounts) if server is not None else (None, None)
         bundled = tool.server_id in self._catalog.bundled_servers
         if bundled or (enveloped and is_envelope(reading.arguments)):
             reading = await self._check_arguments(request.caller, reading, tool, bundled, enveloped)
@@ -238,9 +240,10 @@ class Executor:
         elif (deferred := tool.check_arguments(reading.arguments)) is not None:
             await self._check_process.settle(deferred, request.caller.token_id)
         round_number = None if self._rates.rules is None else await self._count(request, tool)
+        if accounts is not None:
+            await self._sign_in(request, back, record, accounts, tool)
         rules = self._catalog.rights.confirm
-        rule = None if rules.idle else rules.of(request.caller, tool.server_id)
-        gated = rule is not None and await self._confirm(request, back, record, rule, tool, reading)
+        gated = not rules.idle and await self._confirm(request, back, record, rules, tool, reading)
         params: Json = {"name": tool.tool_name, "arguments": reading.arguments}
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
@@ -249,9 +252,8 @@ class Executor:
                 result = await send_to_server(
                     self._fleet, tool.server_id, params, request, back, record, spent_s, session
                 )
-            except NotSentError as error:
-                error.spent_s = max(error.spent_s, spent_s)
-                result = await self._send_when_back(request, back, record, tool, params, error)
+            except (NotSentError, SignInRequiredError) as error:
+                result = await self._send_again(request, back, record, tool, params, error, spent_s)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         result = marked_as_data(self._links.shown(request.caller, tool.server_id, result), tool.server_id)
@@ -281,14 +283,35 @@ class Executor:
         return number
 
     async def _confirm(
-        self, request: FrontRequest, back: BackChannel, record: Record, rule: Rule, tool: KnownTool, reading: Reading
+        self,
+        request: FrontRequest,
+        back: BackChannel,
+        record: Record,
+        rules: ConfirmRules,
+        tool: KnownTool,
+        reading: Reading,
     ) -> bool:
         """Return whether the call needs a person's yes, which it has then. Raises GatewayError, ProtocolError."""
-        if not rule.applies(tool.tool_name, tool.claimed):
+        rule = rules.of(request.caller, tool.server_id)
+        if rule is None or not rule.applies(tool.tool_name, tool.claimed):
             return False
         if await self._gate.confirm(request, back, record, rule, tool, reading.arguments):
             await self._catalog.resolve_again(request.caller, tool)  # a person took some time
         return True
+
+    async def _sign_in(
+        self,
+        request: FrontRequest,
+        back: BackChannel,
+        record: Record,
+        accounts: CallerAccounts,
+        tool: KnownTool,
+        refusal: SignInRequiredError | None = None,
+    ) -> None:
+        """Return once the caller has an account of its own at the server. Raises GatewayError, ProtocolError."""
+        assert self._caller_sign_ins is not None
+        if await self._caller_sign_ins.require(request, back, record, accounts, refusal):
+            await self._catalog.resolve_again(request.caller, tool)  # a person took some time
 
     async def _with_confirmation(
         self, request: FrontRequest, tool: KnownTool, reading: Reading, result: Json, gated: bool
@@ -361,6 +384,27 @@ class Executor:
             return deferred is None or await self._check_process.settle(deferred, caller.token_id)
         except InvalidArgumentsError:
             return False
+
+    async def _send_again(
+        self,
+        request: FrontRequest,
+        back: BackChannel,
+        record: Record,
+        tool: KnownTool,
+        params: Json,
+        error: NotSentError | SignInRequiredError,
+        spent_s: float,
+    ) -> Json:
+        """Send a call that its server has not looked at, once the reason is gone. Raises as `_call`."""
+        if isinstance(error, NotSentError):
+            error.spent_s = max(error.spent_s, spent_s)
+            return await self._send_when_back(request, back, record, tool, params, error)
+        server = self._fleet.servers.get(tool.server_id)
+        accounts = server.accounts if server is not None else None
+        if accounts is None:
+            raise error
+        await self._sign_in(request, back, record, accounts, tool, error)
+        return await send_to_server(self._fleet, tool.server_id, params, request, back, record)
 
     async def _send_when_back(
         self,
@@ -445,22 +489,6 @@ async def _send_traced(
         raise
     span.end(result)
     return result
-
-
-class CallerIds:
-    """Opaque ids by which a bundled server tells callers apart: a keyed hash of token id and project.
-
-    They are stable for as long as the first key stays, and contain nothing of the token's secret.
-    """
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._key = hashlib.sha256(keys[0].encode()).digest()
-
-    def of(self, caller: Caller) -> str:
-        project = "" if caller.project_id is None else f"/{caller.project_id}"  # ids contain no slash
-        named = f"{caller.token_id}{project}".encode()
-        digest = hashlib.blake2b(named, key=self._key, digest_size=_CALLER_ID_BYTES, person=_CALLER_ID_PURPOSE)
-        return digest.hexdigest()
 
 
 def _ending(result: Json, bundled: bool) -> tuple[Ending, str | None]:

@@ -23,12 +23,14 @@ from pointsman.core.seams import (
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.rows import Kind
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.gateway.caller_ids import CallerIds
+from pointsman.router.gateway.caller_sign_in import CallerSignIns
 from pointsman.router.gateway.changes import ChangeHub
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.confirmation import Gate
 from pointsman.router.gateway.cursors import Cursors, refuse_any
 from pointsman.router.gateway.discover import discover
-from pointsman.router.gateway.execute import CallerIds, Executor
+from pointsman.router.gateway.execute import Executor
 from pointsman.router.gateway.large_results.large_results import LargeResults
 from pointsman.router.gateway.large_results.store import ResultStore
 from pointsman.router.gateway.lists import KINDS, ListHandlers
@@ -62,6 +64,7 @@ class PointsmanGateway:
         context_use: ContextUse,
         rates: Rates,
         gate: Gate,
+        caller_sign_ins: CallerSignIns | None = None,
     ) -> None:
         self._catalog = catalog
         self.client_connected: Callable[[], None] = lambda: None  # called when one may search, or does
@@ -79,7 +82,17 @@ class PointsmanGateway:
         self.large_results = LargeResults(catalog, store)
         self.gate = gate
         self._executor = Executor(
-            catalog, self._flat, fleet, audit, links, caller_ids, self._check_process, self.large_results, rates, gate
+            catalog,
+            self._flat,
+            fleet,
+            audit,
+            links,
+            caller_ids,
+            self._check_process,
+            self.large_results,
+            rates,
+            gate,
+            caller_sign_ins,
         )
         self._lists = ListHandlers(catalog, self._flat, offers, cursors)
         reads = Reads(offers, fleet, links, audit, rates)

@@ -58,3 +58,7 @@ class Parts(Struct, frozen=True):
     peers: Peers | None = None  # the other replicas, if there may be any
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself
     read_secrets_again: Callable[[], None] = lambda: None  # lets the next reload ask commands and keyrings again
+
+    def address(self) -> str:
+        """Where browsers find the gateway: `listen.public_url`, or this machine."""
+        return self.current.config.listen.public_url or self.url.removesuffix("/mcp")

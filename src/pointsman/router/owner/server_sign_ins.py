@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from pointsman.catalog.holders import GATEWAY, Holder, holder_of, is_current
+from pointsman.config.model import GatewayConfig
 from pointsman.config.server_model import Server
-from pointsman.core.model import Json
+from pointsman.core.model import Caller, Json
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.operations import SHORT_S, limited, require_server
 from pointsman.router.owner.parameters import read_object, read_text
@@ -16,20 +20,25 @@ from pointsman.router.owner.replicas import restart_everywhere
 from pointsman.router.state.key_values import StateAwayError
 
 if TYPE_CHECKING:
-    from pointsman.router.downstream.oauth.store import Pending
+    from pointsman.router.downstream.oauth.store import Credential, Pending
 
 BEGIN_S = 60.0  # for several documents and a registration
 _COMMAND = "pointsman cli"
+_ID_CHARS = 12
 _MAX_ANSWER = 16  # parameters of a redirect
 
 
-async def begin_sign_in(parts: Parts, server_id: str, redirect_uri: str) -> Json:
-    """Return the URL at which the owner signs in, and the state that its answer has. Raises OwnerError."""
+async def begin_sign_in(parts: Parts, server_id: str, redirect_uri: str, caller: Caller | None = None) -> Json:
+    """Return the URL at which the owner signs in, and the state that its answer has. Raises OwnerError.
+
+    `caller`: whose account it is to be; None: the gateway's own.
+    """
     server = _with_oauth(parts, server_id)
+    holder = GATEWAY if caller is None else _holder_of(parts, server_id, server, caller)
     from pointsman.router.downstream.oauth.discovery import SignInError
 
     try:
-        url, state = await parts.server_sign_ins().begin(server_id, server, redirect_uri)
+        url, state = await parts.server_sign_ins().begin(server_id, server, redirect_uri, holder)
     except SignInError as error:
         raise OwnerError("sign_in", f"Server `{server_id}`: {error}") from None
     except StateAwayError as error:
@@ -40,6 +49,10 @@ async def begin_sign_in(parts: Parts, server_id: str, redirect_uri: str) -> Json
 async def finish_sign_in(parts: Parts, state: str, answer: Mapping[str, str], asked_by: str = _COMMAND) -> Json:
     """Use what the browser brought back, and start the server anew with it. Raises OwnerError."""
     pending = await _finish(parts, state, answer)
+    if pending.holder != GATEWAY:
+        parts.server_sign_ins().links.signed_in(pending.server, pending.holder)
+        _record(parts, "server/login", pending.server, pending.holder, asked_by)
+        return {"id": pending.server, "state": "running", "reason": ""}
     parts.audit.record_change("server/login", f"servers.{pending.server}", client=asked_by, server_id=pending.server)
     return await restart_everywhere(parts, pending.server, asked_by)
 
@@ -71,10 +84,94 @@ async def end_sign_in(parts: Parts, server_id: str, asked_by: str = _COMMAND) ->
     return {"server": server_id, "existed": True}
 
 
+async def credentials(parts: Parts, server_id: str) -> Json:
+    """The accounts of callers at a server. Raises OwnerError."""
+    config = parts.current.config
+    found = [_described(config, one) for one in await _credentials(parts, server_id)]
+    return {"server": server_id, "credentials": sorted(found, key=lambda one: (one["who"], one["project"] or ""))}
+
+
+async def end_credential(parts: Parts, server_id: str, credential_id: str, asked_by: str = _COMMAND) -> Json:
+    """Forget a caller's account at a server, at all gateways. Raises OwnerError."""
+    config = parts.current.config
+    known = {_id_of(one.holder): one for one in await _credentials(parts, server_id)}
+    credential = known.get(credential_id)
+    if credential is None:
+        listing = f"List them with `pointsman server credentials {server_id}`."
+        raise OwnerError("unknown_credential", f"Server `{server_id}` has no account `{credential_id[:64]}`. {listing}")
+    try:
+        await parts.server_sign_ins().forget(server_id, config.servers.get(server_id), credential.holder)
+    except StateAwayError as error:
+        raise OwnerError("state", f"The account STILL WORKS: {error}") from None
+    _record(parts, "server/logout", server_id, credential.holder, asked_by)
+    return _described(config, credential)
+
+
+async def _credentials(parts: Parts, server_id: str) -> list[Credential]:
+    """Raises OwnerError."""
+    try:
+        found = [one for one in await parts.server_sign_ins().listed(server_id) if one.holder != GATEWAY]
+    except StateAwayError as error:
+        raise OwnerError("state", f"Accounts cannot be read: {error}") from None
+    if not found:
+        require_server(parts, server_id)  # those of a server that was removed can still be ended
+    return found
+
+
+def _described(config: GatewayConfig, credential: Credential) -> Json:
+    holder = Holder.parse(credential.holder)
+    return {
+        "id": _id_of(credential.holder),
+        "who": holder.person,
+        "project": holder.project_id,
+        "signedIn": f"{datetime.fromtimestamp(credential.signed_in, UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "scope": credential.scope,
+        "works": is_current(config, holder) and bool(credential.access),
+        "problem": credential.problem if is_current(config, holder) else "the token or issuer is another one now",
+    }
+
+
+def _id_of(holder: str) -> str:
+    return sha256(holder.encode()).hexdigest()[:_ID_CHARS]
+
+
+def _holder_of(parts: Parts, server_id: str, server: Server, caller: Caller) -> str:
+    """Raises OwnerError."""
+    if server.credentials != "per-caller":
+        raise OwnerError(
+            "shared", f"All callers use one account at `{server_id}`: it has no `credentials: per-caller`."
+        )
+    if caller.token_id not in parts.current.config.tokens:
+        raise OwnerError("unknown_token", f"No token `{caller.token_id[:64]}`. List them with `pointsman token list`.")
+    if not parts.catalog.rights.may_use_server(caller, server_id):
+        project = f" in project `{caller.project_id}`" if caller.project_id else " without a project"
+        raise OwnerError("not_allowed", f"Token `{caller.token_id}` may not use `{server_id}`{project}.")
+    return holder_of(parts.current.config, caller)
+
+
+def _record(parts: Parts, method: str, server_id: str, key: str, asked_by: str) -> None:
+    holder = Holder.parse(key)
+    parts.audit.record_change(
+        method,
+        f"servers.{server_id}",
+        client=asked_by,
+        server_id=server_id,
+        project_id=holder.project_id,
+        token_id=holder.person,
+    )
+
+
 def sign_in_operations(parts: Parts) -> dict[str, Operation]:
     return {
         "begin_sign_in": lambda given: limited(
-            begin_sign_in(parts, read_text(given, "server"), _loopback(read_text(given, "redirectUri"))), BEGIN_S
+            begin_sign_in(
+                parts, read_text(given, "server"), _loopback(read_text(given, "redirectUri")), _caller_in(given)
+            ),
+            BEGIN_S,
+        ),
+        "credentials": lambda given: credentials(parts, read_text(given, "server")),
+        "end_credential": lambda given: limited(
+            end_credential(parts, read_text(given, "server"), read_text(given, "credential")), BEGIN_S + SHORT_S
         ),
         "finish_sign_in": lambda given: finish_sign_in(parts, read_text(given, "state"), _texts(given)),
         "end_sign_in": lambda given: limited(end_sign_in(parts, read_text(given, "server")), BEGIN_S + SHORT_S),
@@ -100,6 +197,13 @@ def _with_oauth(parts: Parts, server_id: str) -> Server:
             "disabled", f"Server `{server_id}` is disabled. Enable it with `pointsman server enable {server_id}`."
         )
     return server
+
+
+def _caller_in(given: Json) -> Caller | None:
+    if given.get("token") is None:
+        return None
+    project = read_text(given, "project") if given.get("project") is not None else None
+    return Caller(read_text(given, "token"), project)
 
 
 def _loopback(redirect_uri: str) -> str:

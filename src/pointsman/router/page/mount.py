@@ -16,10 +16,12 @@ from pointsman.router.owner.parts import Parts
 if TYPE_CHECKING:  # imported at the first request: templates and routing take 60 ms and 8 MB
     from pointsman.router.auth.server.server import AuthorizationServer
     from pointsman.router.page.app import PageApp
+    from pointsman.router.page.connect import ConnectApp
     from pointsman.router.page.consent import ConsentApp
 
 PATHS = ("/", "/page", "/page/{rest:path}")
 CONSENT_PATHS = ("/oauth/authorize", "/oauth/sign-in", "/oauth/static/{name}")
+CONNECT_PATHS = ("/oauth/connect/{link}", "/oauth/callback", "/oauth/connect-static/{name}")
 _LOOPBACK_NAMES = (b"127.0.0.1", b"localhost", b"[::1]")
 _PROXIED = (b"forwarded", b"via", b"x-real-ip")
 
@@ -82,6 +84,35 @@ class ConsentMount:
         await self._app(scope, receive, send)
 
 
+class ConnectMount:
+    """An ASGI app: the pages of sign-in links, for every browser that uses a host of the gateway.
+
+    While no server has accounts of callers, it answers as any other path that does not exist.
+    """
+
+    def __init__(self, parts: Parts, hosts: Callable[[], HostRules], address: Callable[[], str]) -> None:
+        self._parts = parts
+        self._hosts = hosts
+        self._address = address
+        self._app: ConnectApp | None = None
+        self._building = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        servers = self._parts.current.config.servers.values()
+        if not any(server.credentials == "per-caller" for server in servers):
+            await _plain(send, 404, "Not Found")
+            return
+        try:
+            checked_head(scope["headers"], self._hosts())
+        except HttpError as error:
+            await _plain(send, error.status, str(error))
+            return
+        async with self._building:
+            if self._app is None:
+                self._app = await asyncio.to_thread(_build_connect, self._parts, self._address)
+        await self._app(scope, receive, send)
+
+
 def is_local(scope: Scope, head: Head) -> bool:
     """Whether a browser on this machine asks, by the name of this machine, and not through a proxy."""
     client = scope.get("client")
@@ -111,6 +142,12 @@ def _build_consent(parts: Parts, server: AuthorizationServer) -> ConsentApp:
     from pointsman.router.page.consent import ConsentApp
 
     return ConsentApp(parts, server)
+
+
+def _build_connect(parts: Parts, address: Callable[[], str]) -> ConnectApp:
+    from pointsman.router.page.connect import ConnectApp
+
+    return ConnectApp(parts, address)
 
 
 async def _plain(send: Send, status: int, text: str) -> None:

@@ -19,8 +19,8 @@ from pointsman.config.secret_reader import (
 from pointsman.config.yaml.references import KEYRING_SERVICE
 from pointsman.core.extras import install_command, keyring_is_installed
 from pointsman.router.cli.common.edited import RELOAD_S
-from pointsman.router.cli.common.options import CommandError, ConfigCommandError, note, state_dir_option
-from pointsman.router.cli.common.output import echo
+from pointsman.router.cli.common.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
+from pointsman.router.cli.common.output import echo, print_json
 from pointsman.router.cli.common.owner import ask_gateway, progress
 from pointsman.router.cli.common.secret_environment import keyring_environment
 
@@ -36,7 +36,8 @@ def secret() -> None:
 
 @secret.command(name="set")
 @click.argument("name")
-def set_secret(name: str) -> None:
+@json_option
+def set_secret(name: str, as_json: bool) -> None:
     """Store a secret in the keyring as NAME, for `${keyring:NAME}`. Asks for it; without a terminal, reads stdin.
 
     Replaces one of that name. A running gateway reads it when its configuration changes, or by `secret reload`.
@@ -59,12 +60,17 @@ def set_secret(name: str) -> None:
         raise CommandError("The keyring did not answer. Unlock it, and try again.") from None
     if ended.code:
         raise CommandError(f"Nothing was stored: {keyring_failure(ended.code)}.")
-    echo(f"Stored. Refer to it as ${{keyring:{name}}}.")
+    reference = f"${{keyring:{name}}}"
+    if as_json:
+        print_json({"name": name, "reference": reference})
+    else:
+        echo(f"Stored. Refer to it as {reference}.")
 
 
 @secret.command()
 @state_dir_option
-def reload(state_dir: Path | None) -> None:
+@json_option
+def reload(state_dir: Path | None, as_json: bool) -> None:
     """Have the running gateway run the commands of `${cmd:...}` and ask the keyring again.
 
     Servers whose secrets have changed are restarted. If one cannot be read, the gateway keeps the previous ones.
@@ -73,7 +79,10 @@ def reload(state_dir: Path | None) -> None:
         answer = ask_gateway(state_dir, "reload_secrets", timeout_s=RELOAD_S)
     if answer["problem"]:
         raise CommandError("The gateway keeps the previous secrets:", *answer["problem"].split("\n"))
-    note("The gateway has read its secrets again.")
+    if as_json:
+        print_json({"reloaded": True})
+    else:
+        note("The gateway has read its secrets again.")
 
 
 def _typed() -> bytes:

@@ -30,7 +30,7 @@ from pointsman.router.cli.common.owner import (
 from pointsman.router.cli.common.replicas import here_option, tell_of_others, well_at_others
 from pointsman.router.cli.common.server_argument import server_argument
 from pointsman.router.cli.setup.server_add import add
-from pointsman.router.cli.setup.server_login import login, logout
+from pointsman.router.cli.setup.server_login import credentials, login, logout
 from pointsman.router.cli.setup.server_report import show, tell
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
@@ -183,6 +183,7 @@ server.add_command(_toggle(enabled=True))
 server.add_command(_toggle(enabled=False))
 server.add_command(login)
 server.add_command(logout)
+server.add_command(credentials)
 
 
 @server.command()

@@ -16,7 +16,7 @@ import click
 from pointsman.core.escape import escaped
 from pointsman.router.cli.common.browser import has_screen, opened
 from pointsman.router.cli.common.options import CommandError, json_option, note, state_dir_option
-from pointsman.router.cli.common.output import echo, print_json
+from pointsman.router.cli.common.output import echo, print_json, table
 from pointsman.router.cli.common.owner import ask_gateway, progress
 from pointsman.router.cli.common.server_argument import server_argument
 
@@ -25,6 +25,7 @@ BEGIN_S = 70.0
 FINISH_S = 120.0
 _REQUEST_S = 5.0  # for a browser to send its request
 _MAX_PARAMETERS = 16
+_HEADING = ["ID", "WHO", "PROJECT", "SIGNED IN", "WORKS"]
 _DONE = b"<!doctype html><title>Pointsman</title><p>You can close this window and go back to the terminal.</p>"
 _NO = b"<!doctype html><title>Pointsman</title><p>This is not the sign-in that was begun in the terminal.</p>"
 
@@ -32,15 +33,27 @@ _NO = b"<!doctype html><title>Pointsman</title><p>This is not the sign-in that w
 @click.command()
 @server_argument
 @click.option("--no-browser", is_flag=True, help="Only print the link.")
+@click.option("--for", "token", metavar="TOKEN", help="Sign in for this token (`credentials: per-caller`).")
+@click.option("--project", metavar="ID", help="With --for: in this project; by default without a project.")
 @state_dir_option
 @json_option
-def login(server_id: str, no_browser: bool, state_dir: Path | None, as_json: bool) -> None:
+def login(
+    server_id: str, no_browser: bool, token: str | None, project: str | None, state_dir: Path | None, as_json: bool
+) -> None:
     """Sign in to SERVER, whose entry has `oauth`, in a browser on this machine."""
+    if project is not None and token is None:
+        raise click.UsageError("--project needs --for.")
+    caller = {} if token is None else {"token": token, "project": project}
     port = ask_gateway(state_dir, "sign_in_port", server=server_id)["port"]
     with _Callback(port or 0) as callback:
         with progress(f"Asking where to sign in to `{server_id}` ..."):
             begun = ask_gateway(
-                state_dir, "begin_sign_in", timeout_s=BEGIN_S, server=server_id, redirectUri=callback.redirect_uri
+                state_dir,
+                "begin_sign_in",
+                timeout_s=BEGIN_S,
+                server=server_id,
+                redirectUri=callback.redirect_uri,
+                **caller,
             )
         _show_link(begun, no_browser, as_json)
         answer = callback.wait(begun["state"], WAIT_S)
@@ -69,6 +82,34 @@ def logout(server_id: str, state_dir: Path | None, as_json: bool) -> None:
         echo(f"Signed out of `{server_id}`.")
     else:
         note(f"There was no sign-in to `{server_id}`.")
+
+
+@click.command()
+@server_argument
+@click.option("--revoke", "credential", metavar="ID", help="Forget this account, and end it where it was made.")
+@state_dir_option
+@json_option
+def credentials(server_id: str, credential: str | None, state_dir: Path | None, as_json: bool) -> None:
+    """List the accounts of callers at SERVER (`credentials: per-caller`), or revoke one."""
+    if credential is not None:
+        ended = ask_gateway(state_dir, "end_credential", timeout_s=FINISH_S, server=server_id, credential=credential)
+        if as_json:
+            print_json(ended)
+        note(f"The account of {escaped(ended['who'])} at `{server_id}` is revoked.")
+        return
+    found = ask_gateway(state_dir, "credentials", server=server_id)["credentials"]
+    if as_json:
+        print_json(found)
+    elif not found:
+        note(f"No caller has signed in to `{server_id}`.")
+    else:
+        for line in table([_HEADING, *(_row(one) for one in found)]):
+            echo(line)
+
+
+def _row(one: dict[str, Any]) -> list[str]:
+    works = "yes" if one["works"] else f"no: {one['problem'] or 'sign in again'}"
+    return [one["id"], one["who"], one["project"] or "-", one["signedIn"], works]
 
 
 def _show_link(begun: dict[str, Any], no_browser: bool, as_json: bool) -> None:

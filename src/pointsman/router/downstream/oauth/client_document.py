@@ -7,6 +7,7 @@ from pointsman.core.model import Json
 
 PATH = "/oauth/client.json"
 PAGE_CALLBACK = "/page/signed-in"  # where a browser returns that began on the page
+CALLBACK = "/oauth/callback"  # where a caller's person returns
 CLIENT_NAME = "Pointsman"
 
 
@@ -28,7 +29,7 @@ def client_document(config: GatewayConfig) -> Json | None:
         "client_name": CLIENT_NAME,
         "client_uri": public,
         # Authorization servers accept any port for a loopback address (RFC 8252), and those that do not, the named.
-        "redirect_uris": [f"{public}{PAGE_CALLBACK}", "http://127.0.0.1/callback", *named],
+        "redirect_uris": [f"{public}{PAGE_CALLBACK}", f"{public}{CALLBACK}", "http://127.0.0.1/callback", *named],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",

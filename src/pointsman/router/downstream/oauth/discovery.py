@@ -43,7 +43,7 @@ async def discover(
     challenge = fresh if fresh != Challenge() else challenge
     metadata = await _resource(url, challenge, reach)
     chosen = issuer or (metadata.authorization_servers[0] if metadata is not None else origin_of(url))
-    server = await _server(chosen, reach)
+    server = await find_server(chosen, reach)
     return Discovered(server, metadata.resource if metadata else canonical_resource(url), metadata, challenge)
 
 
@@ -79,8 +79,8 @@ async def _resource(url: str, challenge: Challenge, reach: Reach) -> ProtectedRe
     return None
 
 
-async def _server(issuer: str, reach: Reach) -> AuthorizationServer:
-    """Raises SignInError."""
+async def find_server(issuer: str, reach: Reach) -> AuthorizationServer:
+    """The metadata of an authorization server. Raises SignInError."""
     reason = "it has no metadata"
     for place in server_metadata_urls(issuer):
         try:

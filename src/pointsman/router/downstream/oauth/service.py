@@ -7,6 +7,7 @@ import hashlib
 import logging
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from pointsman.config.server_model import Server
@@ -15,6 +16,7 @@ from pointsman.router.auth.fetch import FetchError, checked_url
 from pointsman.router.downstream.oauth import tokens
 from pointsman.router.downstream.oauth.discovery import Discovered, SignInError, discover
 from pointsman.router.downstream.oauth.documents import authorization_url, select_scope, union
+from pointsman.router.downstream.oauth.links import SignInLinks
 from pointsman.router.downstream.oauth.settings import OAuthSettings
 from pointsman.router.downstream.oauth.store import Credential, Pending, SignInStore
 from pointsman.router.downstream.oauth.token_source import TokenSource
@@ -22,6 +24,7 @@ from pointsman.router.downstream.oauth.tokens import Client
 
 logger = logging.getLogger(__name__)
 
+MAX_SOURCES = 2000  # tokens in memory, of all servers and callers
 _MAX_CODE = 4096
 _NO_PKCE = (
     "Its authorization server does not say that it supports PKCE with S256, so a sign-in there would not be safe. "
@@ -35,18 +38,25 @@ class ServerSignIns:
     def __init__(
         self, store: SignInStore, client_document: Callable[[], str | None] = lambda: None, clock: WallClock = time.time
     ) -> None:
-        self._store = store
+        self.store = self._store = store
+        self.links = SignInLinks(store, clock)
         self._client_document = client_document  # the https URL at which our own client metadata is
         self._clock = clock
-        self._sources: dict[tuple[str, str], tuple[OAuthSettings, TokenSource]] = {}
+        self._sources: OrderedDict[tuple[str, str], tuple[OAuthSettings, TokenSource]] = OrderedDict()
 
     def source(self, server_id: str, server: Server, holder: str = "") -> TokenSource:
-        """The tokens for a server; the same object until its entry changes."""
+        """The tokens for a server; the same object until its entry changes.
+
+        Those of callers who have not called for long are forgotten, and read from the store again when they do.
+        """
         settings = OAuthSettings.of(server)
         kept = self._sources.get((server_id, holder))
         if kept is None or kept[0] != settings:
             source = TokenSource(server_id, settings, self._store, holder, clock=self._clock)
             self._sources[server_id, holder] = kept = settings, source
+        self._sources.move_to_end((server_id, holder))
+        if len(self._sources) > MAX_SOURCES:
+            self._sources.popitem(last=False)
         return kept[1]
 
     async def begin(self, server_id: str, server: Server, redirect_uri: str, holder: str = "") -> tuple[str, str]:
@@ -65,7 +75,7 @@ class ServerSignIns:
         scope = select_scope(settings.scope, found.challenge.scope, found.metadata, found.server, refreshes=True)
         if before is not None and before.wanted:
             scope = union(before.scope, scope, before.wanted)
-        client = await self._client(settings, found, before, redirect_uri, scope)
+        client = await self._client(settings, found, before, redirect_uri, scope, server_id if holder else None)
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
         pending = Pending(
             server_id,
@@ -91,8 +101,12 @@ class ServerSignIns:
         before: Credential | None,
         redirect_uri: str,
         scope: str | None,
+        common: str | None,
     ) -> Client:
-        """A client id: as configured, our metadata document, one that was registered before, or a new one."""
+        """A client id: as configured, our metadata document, one that was registered before, or a new one.
+
+        `common`: the server whose callers have one registered client together.
+        """
         known = before.client if before is not None else None
         configured = settings.client_at(found.server)
         if configured is not None:
@@ -107,7 +121,14 @@ class ServerSignIns:
             return Client(document, found.server.issuer)
         if known is not None and self._is_good(known, found.server.issuer, redirect_uri):
             return known
-        return await tokens.register(found.server, redirect_uri, scope, settings.reach)
+        if common is None:
+            return await tokens.register(found.server, redirect_uri, scope, settings.reach)
+        kept = await self._store.client(common, found.server.issuer, redirect_uri)
+        if kept is not None and self._is_good(kept, found.server.issuer, redirect_uri):
+            return kept
+        fresh = await tokens.register(found.server, redirect_uri, scope, settings.reach)
+        await self._store.put_client(common, fresh)
+        return fresh
 
     def _is_good(self, client: Client, issuer: str, redirect_uri: str) -> bool:
         """Whether a client that was registered before can be used again."""

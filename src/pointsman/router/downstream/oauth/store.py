@@ -21,7 +21,8 @@ from pointsman.router.state.key_values import ABSENT, KeyValues
 
 PENDING_S = 600.0  # for a person to sign in
 LEASE_S = 15.0  # longer than a token endpoint may take
-_CREDENTIAL, _PENDING, _LEASE = "oauth/credential/", "oauth/pending/", "oauth/lease/"
+CLIENT_S = 30 * 86_400.0  # then a client is registered anew
+_CREDENTIAL, _PENDING, _LEASE, _CLIENT = "oauth/credential/", "oauth/pending/", "oauth/lease/", "oauth/client/"
 _Value = TypeVar("_Value")
 
 
@@ -118,17 +119,47 @@ class SignInStore:
     # ------------------------------------------------------------------ sign-ins under way
 
     async def put_pending(self, state: str, pending: Pending) -> None:
-        key = _PENDING + _digest(state)
-        await asyncio.to_thread(self._values.put, key, self._sealed(key, pending), life_s=PENDING_S)
+        await self.put_value(_PENDING + digest(state), pending, PENDING_S)
 
     async def take_pending(self, state: str) -> Pending | None:
         """Return it to one caller, once. None: it is unknown, was used, or has expired."""
-        key = _PENDING + _digest(state)
+        return await self.take_value(_PENDING + digest(state), Pending)
+
+    async def put_client(self, server: str, client: Client) -> None:
+        """Keep a client that was registered for all callers of a server."""
+        await self.put_value(_client_key(server, client.issuer, client.redirect_uri), client, CLIENT_S)
+
+    async def client(self, server: str, issuer: str, redirect_uri: str) -> Client | None:
+        return await self.value(_client_key(server, issuer, redirect_uri), Client)
+
+    # ------------------------------------------------------------------ values that end by themselves
+
+    async def put_value(self, key: str, value: Struct, life_s: float) -> None:
+        await asyncio.to_thread(self._values.put, key, self._sealed(key, value), life_s=life_s)
+
+    async def value(self, key: str, kind: type[_Value]) -> _Value | None:
+        """None: it does not exist, or cannot be read."""
+        entry = await asyncio.to_thread(self._values.get, key)
+        return None if entry is None else self._readable(key, entry.value, kind)
+
+    async def take_value(self, key: str, kind: type[_Value]) -> _Value | None:
+        """Return it to one caller, once. None: it does not exist, was taken, or cannot be read."""
         entry = await asyncio.to_thread(self._values.get, key)
         if entry is None or not await asyncio.to_thread(self._values.delete, key, version=entry.version):
             return None
+        return self._readable(key, entry.value, kind)
+
+    async def values_below(self, prefix: str, kind: type[_Value]) -> list[_Value]:
+        entries = await asyncio.to_thread(self._values.list, prefix)
+        found = (self._readable(key, entry.value, kind) for key, entry in entries.items())
+        return [one for one in found if one is not None]
+
+    async def count_below(self, prefix: str) -> int:
+        return len(await asyncio.to_thread(self._values.list, prefix))
+
+    def _readable(self, key: str, sealed: bytes, kind: type[_Value]) -> _Value | None:
         try:
-            return self._unsealed(key, entry.value, Pending)
+            return self._unsealed(key, sealed, kind)
         except UnreadableError:
             return None
 
@@ -161,8 +192,12 @@ class SignInStore:
 
 
 def _key(kind: str, server: str, holder: str) -> str:
-    return f"{kind}{server}/{_digest(holder) if holder else ''}"
+    return f"{kind}{server}/{digest(holder) if holder else ''}"
 
 
-def _digest(text: str) -> str:
+def _client_key(server: str, issuer: str, redirect_uri: str) -> str:
+    return f"{_CLIENT}{server}/{digest(f'{issuer} {redirect_uri}')}"
+
+
+def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 EARLY_S = 30.0  # before its end a token is renewed, so that none ends on its way
 POLL_S = 0.1  # while another gateway renews it
+FRESH_S = 5.0  # for which a caller's token is used unseen: then a sign-out at another gateway counts, too
 AGAIN_S = 300.0  # a server that refuses a new token does not get the next one before that
 _GONE = ("invalid_grant", "invalid_client", "unauthorized_client")  # a repetition would not help
 _CHANGED = "its `url` or `oauth` has changed since the sign-in"
@@ -49,6 +50,7 @@ class TokenSource:
         self._lease_s = lease_s
         self._kept: Kept | None = None
         self._loaded = False
+        self._loaded_at = float("-inf")  # on the loop's clock
         self._problem = ""
         self._renewal: asyncio.Task[None] | None = None
         self._stepping_up = asyncio.Lock()
@@ -58,10 +60,10 @@ class TokenSource:
     # ------------------------------------------------------------------ for the connection
 
     async def header(self) -> str | None:
-        if not self._loaded:
-            await self._load()
-        credential = self._credential
+        credential = await self.current()
         if credential is None or not credential.access:
+            if self._holder:
+                raise self.needed()  # nothing is sent for a caller without the caller's own token
             if not self._settings.unattended:
                 return None
             await self._renew(None)
@@ -86,10 +88,13 @@ class TokenSource:
 
     def refused_again(self) -> SignInNeededError:
         self._refused_at = asyncio.get_running_loop().time()
-        return self.needed("it does not accept the new token")
+        return self.needed("it does not accept the new token", refused=True)
 
-    def needed(self, problem: str = "") -> SignInNeededError:
+    def needed(self, problem: str = "", *, refused: bool = False) -> SignInNeededError:
         why = problem or self._problem
+        if self._holder:
+            hint = f": {why}" if why else ""
+            return SignInNeededError(f"it needs a sign-in with the caller's own account{hint}", refused=refused)
         if self._settings.unattended:
             reason = f"its authorization server gives us no token that it accepts: {why or 'check `oauth`'}"
             return SignInNeededError(reason, person=False)
@@ -108,6 +113,13 @@ class TokenSource:
         """The one in use; None: there is none, or it is for another URL or client."""
         return self._credential
 
+    async def current(self) -> Credential | None:
+        """The one in use, read again if it may have changed. Raises CallNotSentError."""
+        stale = self._holder and asyncio.get_running_loop().time() - self._loaded_at >= FRESH_S
+        if not self._loaded or stale:
+            await self._load()
+        return self._credential
+
     async def reload(self) -> Credential | None:
         await self._load()
         return self._credential
@@ -115,11 +127,13 @@ class TokenSource:
     def use(self, kept: Kept) -> None:
         """A person has signed in."""
         self._kept, self._loaded, self._problem = kept, True, ""
+        self._loaded_at = asyncio.get_running_loop().time()
         self._refused_at = float("-inf")
 
     def drop(self) -> None:
-        """The owner has signed out."""
+        """It was signed out."""
         self._kept, self._loaded, self._problem = None, True, ""
+        self._loaded_at = asyncio.get_running_loop().time()
 
     # ------------------------------------------------------------------ what is stored
 
@@ -139,13 +153,14 @@ class TokenSource:
             self._kept, self._problem = None, _SEALED
         except StateAwayError:
             if self._loaded:
+                self._loaded_at = asyncio.get_running_loop().time()
                 return  # what is in memory may still be good
             raise CallNotSentError("its sign-in cannot be read: the gateway's state cannot be used now") from None
         else:
             fits = kept is not None and self._settings.fits(kept.credential)
             self._problem = "" if kept is None else kept.credential.problem if fits else _CHANGED
             self._kept = kept if fits else None
-        self._loaded = True
+        self._loaded, self._loaded_at = True, asyncio.get_running_loop().time()
 
     # ------------------------------------------------------------------ renewal
 
@@ -200,7 +215,7 @@ class TokenSource:
     def _check_renewable(self) -> None:
         """Raises SignInNeededError."""
         if asyncio.get_running_loop().time() - self._refused_at < AGAIN_S:
-            raise self.needed("it does not accept our tokens")
+            raise self.needed("it does not accept our tokens", refused=True)
         if self._settings.unattended:
             return
         if self._credential is None or not self._credential.refresh:
@@ -274,7 +289,7 @@ class TokenSource:
         )
         try:
             kept = await (self._store.put(fresh) if known is None else self._store.replace(fresh, known.version))
-            if kept is None:
+            if kept is None:  # it was ended, or somebody has signed in anew
                 await self._load()
                 return
             self._kept = kept
@@ -314,6 +329,8 @@ class TokenSource:
             return self._header()
         if missing not in credential.wanted:
             await self._want(credential, union(credential.wanted, asked))
+        if self._holder:
+            raise self.needed(f"this request needs more scopes ({missing[:200]})")
         raise ConnectionLostError(
             f"this request needs a sign-in with more scopes ({missing[:200]}): "
             f"run `pointsman server login {self._server}`"

@@ -12,10 +12,11 @@ from msgspec import Struct, field
 from pydantic import SecretStr
 
 from pointsman.config.mask import hidden_values
-from pointsman.config.model import Limits
+from pointsman.config.model import GatewayConfig, Limits
 from pointsman.config.server_model import Server
 from pointsman.router.downstream.bundled import bundled_environment, secret_values
-from pointsman.router.downstream.connection import Connect, Connection, OnNotification
+from pointsman.router.downstream.connection import Connect, Connection, OnNotification, StoredTokens
+from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.stderr_log import ServerLogs, StderrLog
 from pointsman.router.downstream.stdio.child import Command, ProcessStarter
 from pointsman.router.downstream.stdio.connection import connect_stdio
@@ -42,6 +43,7 @@ class Connectors(Struct, frozen=True):
     in_flight: InFlight = field(default_factory=lambda: InFlight(lambda: Limits().in_flight_bytes))
     state_database: SecretStr | None = None  # holds a bundled archive whose entry names no store
     sign_ins: Callable[[], ServerSignIns] | None = None  # called for the first server with `oauth`
+    config: Callable[[], GatewayConfig] | None = None  # the present one, for callers with accounts of their own
 
     def __call__(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> Connect:
         record, answers = self.memory.of(server_id, server), self.in_flight.answers()
@@ -49,9 +51,21 @@ class Connectors(Struct, frozen=True):
             command, stderr = self.command_of(server_id, server), self.logs.of(server_id)
             stderr.hidden = hidden_values(server, self.environ, self.state_database if server.bundled else None)
             return self._stdio(command, server, limits, stderr, record, answers, apps)
-        if server.transport == "sse":
-            return self._sse(server_id, server.url, server, limits, record, answers, apps)
-        return self._http(server_id, server.url, server, limits, record, answers, apps)
+        headers, tokens = secret_values(server.headers), self._token_source(server_id, server)
+        make = self._sse if server.transport == "sse" else self._http
+        return make(server.url, headers, tokens, server, limits, record, answers, apps)
+
+    def accounts(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> CallerAccounts | None:
+        """Fits `fleet.MakeAccounts`. None: all callers use one account."""
+        if server.credentials == "shared" or server.url is None or self.config is None:
+            return None
+        record, answers, url = self.memory.of(server_id, server), self.in_flight.answers(), server.url
+        make = self._sse if server.transport == "sse" else self._http
+
+        def connect_with(headers: Mapping[str, str], tokens: StoredTokens | None) -> Connect:
+            return make(url, headers, tokens, server, limits, record, answers, apps)
+
+        return CallerAccounts(server_id, server, self.config, connect_with, self.sign_ins)
 
     def command_of(self, server_id: str, server: Server) -> Command:
         if server.bundled is None:
@@ -98,8 +112,9 @@ class Connectors(Struct, frozen=True):
 
     def _http(
         self,
-        server_id: str,
         url: str,
+        headers: Mapping[str, str],
+        tokens: StoredTokens | None,
         server: Server,
         limits: Limits,
         record: ServerRecord,
@@ -107,9 +122,6 @@ class Connectors(Struct, frozen=True):
         apps: bool,
     ) -> Connect:
         from pointsman.router.downstream.http.connect import connect_http  # imported on demand
-
-        headers = secret_values(server.headers)
-        tokens = self._token_source(server_id, server)
 
         async def connect(on_notification: OnNotification) -> Connection:
             if tokens is not None:
@@ -131,8 +143,9 @@ class Connectors(Struct, frozen=True):
 
     def _sse(
         self,
-        server_id: str,
         url: str,
+        headers: Mapping[str, str],
+        tokens: StoredTokens | None,
         server: Server,
         limits: Limits,
         record: ServerRecord,
@@ -140,9 +153,6 @@ class Connectors(Struct, frozen=True):
         apps: bool,
     ) -> Connect:
         from pointsman.router.downstream.http.sse import connect_sse
-
-        headers = secret_values(server.headers)
-        tokens = self._token_source(server_id, server)
 
         async def connect(on_notification: OnNotification) -> Connection:
             if tokens is not None:

@@ -15,6 +15,7 @@ from pointsman.config.rates_model import ServerRates
 from pointsman.config.server_model import Server, ServerTimeouts
 from pointsman.core.model import ServerStatus, WallClock
 from pointsman.router.downstream.connection import Connect
+from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.server.own_connections import OwnConnections
 from pointsman.router.downstream.server.server import DownstreamServer, OnChange
 from pointsman.router.downstream.server.start_queue import StartQueue
@@ -25,6 +26,9 @@ from pointsman.router.serving.tasks import TaskSet
 
 MakeConnect = Callable[[str, Server, Limits, bool], Connect]
 """The last argument: whether to declare support for apps, because clients see the server's tools by name."""
+
+MakeAccounts = Callable[[str, Server, Limits, bool], CallerAccounts | None]
+"""None: all callers use one account."""
 
 _DISABLED = "disabled in the configuration"
 _REMOVED = "removed from the configuration"
@@ -61,6 +65,7 @@ class _Slot(Struct, eq=False):
     spec: ConnectionSpec | None = None  # None: disabled, or held
     held: ConnectionSpec | None = None  # what `start` uses: the owner has stopped it
     connect: Connect | None = None
+    accounts: CallerAccounts | None = None
     supervisor: Supervisor | None = None
     predecessors: list[Supervisor] = field(default_factory=list)  # serve until the supervisor has settled
 
@@ -80,8 +85,10 @@ class Fleet:
         policy: BackoffPolicy | None = None,
         shares: TokenShares | None = None,
         memory: ServerMemory | None = None,
+        make_accounts: MakeAccounts = lambda *_: None,
     ) -> None:
         self._shares = shares
+        self._make_accounts = make_accounts
         self._make_connect = make_connect
         self._clock = clock
         self._on_change = on_change
@@ -200,6 +207,7 @@ class Fleet:
         elif spec not in (slot.spec, slot.held):
             slot.held = None
             slot.server.declares_apps = spec.apps
+            slot.accounts = self._make_accounts(server_id, wanted, config.limits, spec.apps)
             self._restart(slot, spec, self._make_connect(server_id, wanted, config.limits, spec.apps))
 
     def _disable(self, slot: _Slot, reason: str) -> None:
@@ -226,20 +234,23 @@ class Fleet:
             record.ran = True  # it is a part of the gateway
         slot.supervisor = Supervisor(slot.server, connect, self._policy, starts, record, spec.server.downloader)
         slot.supervisor.start()
-        self._set_isolation(slot, connect if spec.server.isolation == "per-caller" else None)
+        apart = spec.server.isolation == "per-caller" or slot.accounts is not None
+        self._set_isolation(slot, connect if apart else None)
         self._tasks.spawn(self._hand_over(slot, slot.supervisor))
 
     def _set_isolation(self, slot: _Slot, connect: Connect | None) -> None:
         """Let callers share the connection, or with `connect` give each its own."""
         server, previous, spec = slot.server, slot.server.own, slot.spec
-        server.own = None
+        server.own = server.accounts = None
         if connect is not None:
+            server.accounts = slot.accounts
             server.own = OwnConnections(
                 connect,
                 server.notice_from,
                 server.subscribed.of,
                 lambda: server.timeouts.connect_s,
                 starts=self._starts if spec is not None and spec.server.url is None else None,
+                accounts=slot.accounts,
             )
             for caller in server.subscribed.callers():
                 server.own.keep(caller)

@@ -1,6 +1,7 @@
 """`isolation: per-caller`: each caller has a connection of its own, opened on demand, closed when idle.
 
-A caller with subscriptions needs its connection all the time: it is never idle, and is reopened when it ends.
+With `credentials: per-caller`, a connection is also for one account: a new sign-in has a new connection. A caller with
+subscriptions needs its connection all the time: it is never idle, and is reopened when it ends.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from contextlib import suppress
 from functools import partial
 
 from pointsman.core.model import Caller, Json
-from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError, OnNotification
+from pointsman.router.downstream.connection import (
+    Connect,
+    Connection,
+    ConnectionLostError,
+    OnNotification,
+    SignInNeededError,
+)
+from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.start_queue import Rank, StartQueue
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED
@@ -41,15 +49,17 @@ class OwnConnections:
         idle_s: float = IDLE_S,
         most: int = MAX_CONNECTIONS,
         starts: StartQueue | None = None,
+        accounts: CallerAccounts | None = None,
     ) -> None:
         self._connect = connect
+        self._accounts = accounts
         self._on_notification = on_notification
         self._subscribed = subscribed
         self._connect_s = connect_s
         self._idle_s = idle_s
         self._most = most
         self._starts = starts
-        self._ready: dict[Caller, asyncio.Future[ConnectionLease]] = {}
+        self._ready: dict[tuple[Caller, str], asyncio.Future[ConnectionLease]] = {}  # by caller and account
         self._kept: set[Caller] = set()
         self._tasks = TaskSet()
         self._stopping = False
@@ -61,14 +71,16 @@ class OwnConnections:
             ConnectionLostError: it could not be opened, or too many are open.
         """
         while True:
-            ready = self._ready.get(caller) or self._open(caller)
+            account = "" if self._accounts is None else await self._accounts.look_up(caller)
+            ready = self._ready.get((caller, account)) or self._open(caller, account)
             lease = await asyncio.shield(ready)
             if not lease.retired:
                 return lease
 
     def current_lease(self, caller: Caller) -> ConnectionLease | None:
         """The caller's connection, if one is open."""
-        ready = self._ready.get(caller)
+        account = "" if self._accounts is None else self._accounts.account_of(caller)
+        ready = self._ready.get((caller, account))
         return ready.result() if ready is not None and _is_open(ready) else None
 
     def keep(self, caller: Caller) -> None:
@@ -85,14 +97,15 @@ class OwnConnections:
         await asyncio.gather(*(lease.retire(drain_s) for lease in leases))
         await self._tasks.close()
 
-    def _open(self, caller: Caller) -> asyncio.Future[ConnectionLease]:
+    def _open(self, caller: Caller, account: str) -> asyncio.Future[ConnectionLease]:
         if len(self._ready) >= self._most:
             raise ConnectionLostError(f"{self._most} callers have a connection of their own already")
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[ConnectionLease] = loop.create_future()
         ready.add_done_callback(_mark_retrieved)
-        self._ready[caller] = ready
-        self._tasks.spawn(self._run(caller, ready))
+        self._ready[caller, account] = ready
+        connect = self._connect if self._accounts is None else self._accounts.connect(caller)
+        self._tasks.spawn(self._run(caller, account, connect, ready))
         return ready
 
     async def _keep_open(self, caller: Caller) -> None:
@@ -107,24 +120,28 @@ class OwnConnections:
                 await backoff.wait()
         self._kept.discard(caller)
 
-    async def _run(self, caller: Caller, ready: asyncio.Future[ConnectionLease]) -> None:
+    async def _run(
+        self, caller: Caller, account: str, connect: Connect, ready: asyncio.Future[ConnectionLease]
+    ) -> None:
         lease: ConnectionLease | None = None
         try:
-            lease = await self._lease(caller)
+            lease = await self._lease(caller, connect)
             ready.set_result(lease)
             await self._until_idle_or_ended(lease, caller)
+        except SignInNeededError as error:
+            ready.set_exception(error)  # once the person has signed in, the next call need not wait
         except ConnectionLostError as error:
             ready.set_exception(error)
             await asyncio.sleep(_FAILURE_KEPT_S)
         finally:
             if not ready.done():
                 ready.set_exception(ConnectionLostError("it was stopped before it was ready"))
-            if self._ready.get(caller) is ready:
-                del self._ready[caller]  # before it is retired, so that no further call gets it
+            if self._ready.get((caller, account)) is ready:
+                del self._ready[caller, account]  # before it is retired, so that no further call gets it
             if lease is not None:
                 await lease.retire(0)
 
-    async def _lease(self, caller: Caller) -> ConnectionLease:
+    async def _lease(self, caller: Caller, connect: Connect) -> ConnectionLease:
         lease: ConnectionLease | None = None
 
         def on_notification(method: str, params: Json) -> None:
@@ -134,21 +151,21 @@ class OwnConnections:
                 lease.subscriptions.acknowledged(params)
 
         lease = ConnectionLease(
-            await self._connection(on_notification), on_notification, partial(self._subscribed, caller)
+            await self._connection(connect, on_notification), on_notification, partial(self._subscribed, caller)
         )
         return lease
 
-    async def _connection(self, on_notification: OnNotification) -> Connection:
+    async def _connection(self, connect: Connect, on_notification: OnNotification) -> Connection:
         if self._starts is None:
-            return await self._connected(on_notification)
+            return await self._connected(connect, on_notification)
         async with self._starts.slot(Rank.RAN_BEFORE):  # the shared connection is up, and a caller waits
-            return await self._connected(on_notification)
+            return await self._connected(connect, on_notification)
 
-    async def _connected(self, on_notification: OnNotification) -> Connection:
+    async def _connected(self, connect: Connect, on_notification: OnNotification) -> Connection:
         limit_s = self._connect_s()
         try:
             async with asyncio.timeout(limit_s):
-                return await self._connect(on_notification)
+                return await connect(on_notification)
         except TimeoutError:
             raise ConnectionLostError(f"it was not ready within {limit_s:g} s") from None
 

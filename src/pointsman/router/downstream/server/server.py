@@ -19,6 +19,7 @@ from pointsman.core.errors import (
     GatewayError,
     NotSentError,
     ServerUnavailableError,
+    SignInRequiredError,
 )
 from pointsman.core.kinds import SKILLS, SKILLS_EXTENSION
 from pointsman.core.model import Caller, Json, ServerState, ServerStatus, WallClock
@@ -31,8 +32,10 @@ from pointsman.router.downstream.connection import (
     ConnectionLostError,
     Introduction,
     SessionRenewedError,
+    SignInNeededError,
 )
 from pointsman.router.downstream.server.call import COMPLETE, Deadline, complete_with_input
+from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.liveness import PING
 from pointsman.router.downstream.server.own_connections import OwnConnections
@@ -102,6 +105,7 @@ class DownstreamServer:
         self.questions = True  # whether it may ask clients anything
         self.declares_apps = False  # in its handshake and in requests for its lists
         self.own: OwnConnections | None = None  # with `isolation: per-caller`; the shared one then serves lists
+        self.accounts: CallerAccounts | None = None  # with `credentials: per-caller`; `own` uses them
         self.request_reconnect: Callable[[], None] = lambda: None  # called when a request finds no connection
 
     @property
@@ -261,6 +265,8 @@ class DownstreamServer:
             return lease
         try:
             return await self.own.lease_for(caller)
+        except SignInNeededError as error:
+            raise SignInRequiredError(self.id, str(error), refused=error.refused) from None
         except CallNotSentError as error:
             self._expire_tools()
             raise NotSentError(self.id, str(error)) from None
@@ -317,6 +323,8 @@ class DownstreamServer:
             return CallTimeoutError(self.id, limit_s)
         if isinstance(error, BudgetExceededError):
             return ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.")
+        if isinstance(error, SignInNeededError) and lease is not self._lease:
+            return SignInRequiredError(self.id, str(error), refused=error.refused)
         if isinstance(error, CallNotSentError):
             if error.over:
                 self._lost(lease, str(error))

@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pointsman.config.server_model import Server
+from pointsman.core.model import Json
 from pointsman.router.auth.fetch import is_loopback_host
 from pointsman.router.downstream.oauth.client_document import PAGE_CALLBACK
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.operations import limited
-from pointsman.router.owner.server_sign_ins import BEGIN_S, begin_sign_in, end_sign_in, finish_sign_in
+from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.server_sign_ins import (
+    BEGIN_S,
+    begin_sign_in,
+    credentials,
+    end_credential,
+    end_sign_in,
+    finish_sign_in,
+)
 from pointsman.router.page.view import CLIENT, View
 
 if TYPE_CHECKING:
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
 
 START = "/page/servers"
 COOKIE_S = 600
+MAX_ACCOUNTS = 200  # that are shown
 _MAX_PARAMETERS = 16
 
 
@@ -40,6 +51,26 @@ async def logout(view: View) -> Response:
         return view.confirm(f"Sign out of {server_id}?", text, button="Sign out", back=f"{START}/{server_id}")
     await end_sign_in(view.parts, server_id, CLIENT)
     return view.done(f"Signed out of `{server_id}`.", f"{START}/{server_id}")
+
+
+async def accounts_of(parts: Parts, server_id: str, server: Server) -> list[Json]:
+    """The accounts of callers at a server; none where all use one, or while they cannot be read."""
+    if server.oauth is None or server.credentials != "per-caller":
+        return []
+    try:
+        found: list[Json] = (await credentials(parts, server_id))["credentials"]
+    except OwnerError:
+        return []
+    return found[:MAX_ACCOUNTS]
+
+
+async def revoke_account(view: View) -> Response:
+    server_id, back = view.path("id"), f"{START}/{view.path('id')}"
+    if not view.confirmed:
+        text = "Its caller has to sign in again before it can use the server."
+        return view.confirm("Revoke this account?", text, button="Revoke", danger=True, back=back)
+    ended = await end_credential(view.parts, server_id, view.field("account"), CLIENT)
+    return view.done(f"The account of {ended['who']} is revoked.", back)
 
 
 async def signed_in(app: PageApp, request: Request) -> Response:

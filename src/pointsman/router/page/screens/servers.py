@@ -22,7 +22,7 @@ from pointsman.router.page.registry import Screen
 from pointsman.router.page.rendering import plural
 from pointsman.router.page.screens.server_entries import changed_values, pasted, typed_entry
 from pointsman.router.page.screens.server_pins import approve_definitions, forget_definitions, waiting_definitions
-from pointsman.router.page.screens.server_sign_in import login, logout
+from pointsman.router.page.screens.server_sign_in import accounts_of, login, logout, revoke_account
 from pointsman.router.page.view import CLIENT, View
 
 START = "/page/servers"
@@ -182,6 +182,7 @@ async def _one(view: View, problem: str = "", http_status: int = 200) -> Respons
         log=log,
         projects=view.parts.current.config.projects,
         problem=problem,
+        accounts=await accounts_of(view.parts, server_id, server),
         **await waiting_definitions(view.parts, server_id),
     )
 
@@ -269,6 +270,7 @@ SCREEN = Screen(
         ("POST", f"{START}/{{id}}/test", test),
         ("POST", f"{START}/{{id}}/login", login),
         ("POST", f"{START}/{{id}}/logout", logout),
+        ("POST", f"{START}/{{id}}/revoke-account", revoke_account),
         ("POST", f"{START}/{{id}}/approve", approve_definitions),
         ("POST", f"{START}/{{id}}/forget", forget_definitions),
     ],

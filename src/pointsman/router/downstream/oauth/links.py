@@ -1,0 +1,151 @@
+"""Links at which a caller's person signs in to a server: for one use and five minutes, sealed in the key-value store.
+
+A link leads to a page of ours that says who asks for what. Used there, it becomes a visit: what comes back from an
+authorization server is then for the same browser only. The store is shared, so any replica can take either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from typing import Final
+
+from msgspec import Struct
+
+from pointsman.core.model import Caller, WallClock
+from pointsman.router.downstream.oauth.store import SignInStore, digest
+from pointsman.router.downstream.oauth.tokens import Client
+
+CONNECT: Final = "/oauth/connect"  # the path of a link's page
+LINK_S: Final = 300.0
+VISIT_S: Final = 600.0  # for a person at authorization servers
+REUSE_S: Final = 150.0  # a link that is good for this long is given out again, instead of a new one
+MAX_LINKS: Final = 1000  # that nobody has used yet
+_LINK, _VISIT = "oauth/link/", "oauth/visit/"
+_FORM = re.compile(r"([0-9a-f]{32})\.([A-Za-z0-9_-]{43})")
+
+
+class TooManyLinksError(Exception):
+    """Too many sign-ins wait for a person already."""
+
+
+class Link(Struct, frozen=True, omit_defaults=True):
+    """What a link is for."""
+
+    server: str
+    token: str  # of the caller
+    project: str | None
+    holder: str
+    client: str  # by its own word
+    until: float  # wall clock
+    place: str
+    secret: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.place}.{self.secret}"
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(self.token, self.project)
+
+
+class Proof(Struct, frozen=True):
+    """A sign-in of the person at the issuer, which shows who uses the browser."""
+
+    issuer: str
+    names_issuer: bool
+    verifier: str
+    redirect_uri: str
+    resource: str
+    token_endpoint: str
+    client: Client
+
+
+class Visit(Struct, frozen=True, omit_defaults=True):
+    """A link that was used in one browser."""
+
+    link: Link
+    browser: str  # the digest of its cookie
+    until: float  # wall clock
+    proof: Proof | None = None  # None: it is on its way to the server's authorization server
+
+
+class SignInLinks:
+    """Methods that await raise StateAwayError."""
+
+    def __init__(self, store: SignInStore, clock: WallClock = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._signed_in: dict[tuple[str, str], asyncio.Event] = {}  # calls of this gateway that wait
+
+    async def open(self, server: str, caller: Caller, holder: str, client: str) -> Link:
+        """A link for this caller; the one that it has already, if that is good for some time. Raises TooManyLinksError.
+
+        One caller has at most two links for a server.
+        """
+        place = digest(f"{server} {holder}")[:32]
+        now = self._clock()
+        known = await self._store.values_below(f"{_LINK}{place}/", Link)
+        for link in known:
+            if link.until - now >= REUSE_S and (link.token, link.client) == (caller.token_id, client):
+                return link
+        if await self._store.count_below(_LINK) >= MAX_LINKS:
+            raise TooManyLinksError
+        for link in sorted(known, key=lambda one: one.until)[:-1]:
+            await self._store.take_value(_link_key(link.place, link.secret), Link)
+        secret = secrets.token_urlsafe(32)
+        link = Link(server, caller.token_id, caller.project_id, holder, client, now + LINK_S, place, secret)
+        await self._store.put_value(_link_key(place, secret), link, LINK_S)
+        return link
+
+    async def find(self, text: str) -> Link | None:
+        """None: it is unknown, was used, or has expired."""
+        key = _key_in(text)
+        return None if key is None else self._valid(await self._store.value(key, Link))
+
+    async def take(self, text: str) -> Link | None:
+        """`find`, to one caller and once."""
+        key = _key_in(text)
+        return None if key is None else self._valid(await self._store.take_value(key, Link))
+
+    async def begin_visit(self, state: str, link: Link, browser: str, proof: Proof | None = None) -> None:
+        visit = Visit(link, browser, self._clock() + VISIT_S, proof)
+        await self._store.put_value(_VISIT + digest(state), visit, VISIT_S)
+
+    async def end_visit(self, state: str) -> Visit | None:
+        """Return it to one caller, once. None: it is unknown, was used, or has expired."""
+        visit = await self._store.take_value(_VISIT + digest(state), Visit)
+        return visit if visit is not None and visit.until > self._clock() else None
+
+    def signed_in(self, server: str, holder: str) -> None:
+        """Wake the calls that wait for it."""
+        event = self._signed_in.pop((server, holder), None)
+        if event is not None:
+            event.set()
+
+    async def wait(self, server: str, holder: str, limit_s: float) -> None:
+        """Return when a person has signed in at this gateway, or after `limit_s`."""
+        event = self._signed_in.setdefault((server, holder), asyncio.Event())
+        try:
+            async with asyncio.timeout(limit_s):
+                await event.wait()
+        except TimeoutError:
+            pass  # others may wait for the same one; they look for themselves, too
+        finally:
+            if self._signed_in.get((server, holder)) is event:
+                del self._signed_in[server, holder]
+
+    def _valid(self, link: Link | None) -> Link | None:
+        return link if link is not None and link.until > self._clock() else None
+
+
+def _link_key(place: str, secret: str) -> str:
+    return f"{_LINK}{place}/{digest(secret)}"
+
+
+def _key_in(text: str) -> str | None:
+    found = _FORM.fullmatch(text)
+    return _link_key(found[1], found[2]) if found is not None else None

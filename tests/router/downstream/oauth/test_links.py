@@ -1,0 +1,168 @@
+"""Links at which callers sign in end by themselves, are bounded in number, and one caller's tokens stay its own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pointsman.catalog.holders import Holder, holder_of, is_current
+from pointsman.config.model import GatewayConfig
+from pointsman.core.model import Caller
+from pointsman.router.downstream.connection import SignInNeededError
+from pointsman.router.downstream.oauth import token_source
+from pointsman.router.downstream.oauth.links import LINK_S, MAX_LINKS, VISIT_S, SignInLinks, TooManyLinksError
+from pointsman.router.downstream.oauth.store import SignInStore
+from pointsman.router.state.sqlite_values import SqliteKeyValues
+from tests.router.downstream.oauth.parts import KEY, NAME, Gateway
+from tests.servers.oauth_mcp import serving_oauth
+
+ADA = Caller("ada", None)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def links_in(folder: Path, clock: Clock) -> SignInLinks:
+    return SignInLinks(SignInStore(SqliteKeyValues(folder), (KEY,)), clock)
+
+
+async def test_a_link_ends_after_five_minutes_and_works_once_at_any_replica(tmp_path: Path) -> None:
+    clock = Clock()
+    here, there = links_in(tmp_path, clock), links_in(tmp_path, clock)
+    link = await here.open("s", ADA, "|x|ada", "client")
+    assert await there.find(link.text) == link
+    clock.now += LINK_S - 1
+    assert await here.find(link.text) == link
+    clock.now += 1
+    assert await here.find(link.text) is None
+    assert await here.take(link.text) is None
+    fresh = await here.open("s", ADA, "|x|ada", "client")
+    taken = await asyncio.gather(*(one.take(fresh.text) for one in (here, there, here, there)))
+    assert [one for one in taken if one is not None] == [fresh]
+
+
+async def test_a_visit_ends_after_ten_minutes_and_works_once(tmp_path: Path) -> None:
+    clock = Clock()
+    links = links_in(tmp_path, clock)
+    link = await links.open("s", ADA, "|x|ada", "client")
+    await links.begin_visit("a", link, "browser")
+    await links.begin_visit("b", link, "browser")
+    assert await links.end_visit("a") is not None
+    assert await links.end_visit("a") is None
+    clock.now += VISIT_S
+    assert await links.end_visit("b") is None
+
+
+async def test_a_caller_gets_its_link_again_and_never_more_than_two(tmp_path: Path) -> None:
+    clock = Clock()
+    links = links_in(tmp_path, clock)
+    first = await links.open("s", ADA, "|x|ada", "client")
+    assert await links.open("s", ADA, "|x|ada", "client") == first
+    made = [await links.open("s", ADA, "|x|ada", f"client {number}") for number in range(10)]
+    good = [link for link in [first, *made] if await links.find(link.text) is not None]
+    assert len(good) == 2
+    assert made[-1] in good
+
+
+async def test_a_thousand_links_are_the_most(tmp_path: Path) -> None:
+    clock = Clock()
+    links = links_in(tmp_path, clock)
+    batch = [links.open("s", Caller(f"t{number}", None), f"|x|t{number}", "c") for number in range(MAX_LINKS)]
+    made = await asyncio.gather(*batch)
+    with pytest.raises(TooManyLinksError):
+        await links.open("s", ADA, "|x|ada", "client")
+    assert await links.open("s", Caller("t1", None), "|x|t1", "c") == made[1]  # what there is stays good
+    assert await links.take(made[0].text) is not None
+    await links.open("s", ADA, "|x|ada", "client")
+
+
+@pytest.mark.parametrize("text", ["", "x", "0" * 32, f"{'0' * 32}.{'A' * 43}", f"{'0' * 32}.{'A' * 42}/", "\0" * 76])
+async def test_a_text_that_is_no_link_finds_nothing(tmp_path: Path, text: str) -> None:
+    assert await links_in(tmp_path, Clock()).find(text) is None
+
+
+async def test_nothing_of_a_link_can_be_read_in_the_store(tmp_path: Path) -> None:
+    link = await links_in(tmp_path, Clock()).open("s", Caller("secretive", None), "|x|secretive", "client")
+    written = b"".join(file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
+    assert link.secret.encode() not in written
+    assert b"secretive" not in written
+
+
+# ---------------------------------------------------------------------- tokens of callers
+
+
+async def test_a_caller_without_an_account_never_uses_the_gateways(tmp_path: Path) -> None:
+    async with serving_oauth() as server:
+        gateway = Gateway(tmp_path, server)
+        await gateway.sign_in()
+        await gateway.sign_in("|x|ada")
+        own = gateway.sign_ins.source(NAME, gateway.entry, "|x|ada")
+        assert await own.header() != await gateway.source.header()
+        with pytest.raises(SignInNeededError, match="own account"):
+            await gateway.sign_ins.source(NAME, gateway.entry, "|x|bob").header()
+
+
+async def test_callers_of_one_server_have_one_registered_client(tmp_path: Path) -> None:
+    async with serving_oauth() as server:
+        gateway = Gateway(tmp_path, server)
+        for name in ("ada", "bob", "eve"):
+            await gateway.sign_in(f"|x|{name}")
+    assert len(server.asked["register"]) == 1
+
+
+async def test_a_revocation_at_one_replica_counts_at_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_source, "FRESH_S", 0.0)
+    async with serving_oauth() as server:
+        here, there = Gateway(tmp_path, server), Gateway(tmp_path, server)
+        await here.sign_in("|x|ada")
+        await here.sign_in("|x|bob")
+        ada, bob = (there.sign_ins.source(NAME, there.entry, f"|x|{name}") for name in ("ada", "bob"))
+        before = await bob.header()
+        assert await ada.header() not in (None, before)
+        assert await here.sign_ins.forget(NAME, here.entry, "|x|ada")
+        with pytest.raises(SignInNeededError):
+            await ada.header()
+        assert await bob.header() == before
+        assert [one.holder for one in await there.sign_ins.listed(NAME)] == ["|x|bob"]
+
+
+# ---------------------------------------------------------------------- holders
+
+
+def config(**changed: object) -> GatewayConfig:
+    issuer = {"issuer": "https://a.example", "claims": {}}
+    tokens = {"ada": {"sha256": "a" * 64, "projects": ["*"]}}
+    given = {"listen": {"public_url": "https://g.example"}, "auth": issuer, "tokens": tokens, **changed}
+    return GatewayConfig.model_validate(given)
+
+
+def test_a_holder_is_a_person_and_a_project_whatever_rights_are_used() -> None:
+    now = config()
+    rights = {holder_of(now, Caller(f"@sso/ada#{rule}", None)) for rule in ("staff", "all")}
+    assert len(rights) == 1
+    others = [Caller("ada", None), Caller("ada", "p"), Caller("@sso/ada#staff", "p"), Caller("@grant/ada", None)]
+    assert len(rights | {holder_of(now, caller) for caller in others}) == 5
+    assert Holder.parse(holder_of(now, Caller("@sso/a|b#x", "p"))).person == "@sso/a|b"
+    assert holder_of(now, Caller("@owner", None)) == ""
+
+
+def test_another_secret_or_issuer_under_the_same_name_is_another_holder() -> None:
+    before = config()
+    token = config(tokens={"ada": {"sha256": "b" * 64, "projects": ["*"]}})
+    issuer = config(auth={"issuer": "https://b.example", "claims": {}})
+    for caller, after in ((Caller("ada", None), token), (Caller("@sso/ada", None), issuer)):
+        holder = Holder.parse(holder_of(before, caller))
+        assert is_current(before, holder)
+        assert not is_current(after, holder)
+        assert holder_of(after, caller) != holder.key
+    gone = config(tokens={})
+    assert not is_current(gone, Holder.parse(holder_of(gone, Caller("ada", None))))
