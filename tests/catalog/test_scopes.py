@@ -189,6 +189,7 @@ async def test_a_read_only_caller_of_untrusted_servers_learns_what_the_operator_
     found = await catalog.search(ME, ["note"], None, 5)
     assert found.notice is not None
     assert "The operator checks `tool_permissions`, `tools`, the token's `scopes`" in found.notice
+    assert "`trust_annotations` of the servers" in found.notice
     assert await catalog.instructions(ME) == INSTRUCTIONS_WITHOUT_SERVERS
 
 

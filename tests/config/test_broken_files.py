@@ -283,7 +283,8 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
         [
             "f.yaml:5:10: servers.time.env.A: the environment variable NOT_SET is not set; "
             "set it, or give a default with ${NOT_SET:-...}",
-            "f.yaml:6:10: servers.time.env.B: /no/such/file cannot be read: No such file or directory",
+            "f.yaml:6:10: servers.time.env.B: /no/such/file cannot be read: No such file or directory; "
+            "create it, or correct the path in ${file:...}",
             "f.yaml:7:10: servers.time.env.C: `${` is not closed; write a literal `${` as `$${`",
             "f.yaml:8:10: servers.time.env.D: `${...}` takes NAME, NAME:-default, file:/path, cmd:PROGRAM or "
             "keyring:NAME; write a literal `${` as `$${`",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.config import secret_reader
+from pointsman.config import keyring_program, secret_reader
 from pointsman.config.edits import add_server, enable_server
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import examine, load, load_state, load_tokens, parse
@@ -422,6 +422,15 @@ def test_a_secret_comes_from_the_keyring_of_the_user(file: File) -> None:
     assert _header(file.load()) == f"Bearer {SECRET} anns-own"
 
 
+def test_a_keyring_that_stores_plain_text_is_used_only_if_it_is_named(file: File) -> None:
+    environ = _environment(file.folder, "keyrings.alt.file.PlaintextKeyring")
+    environ.pop("PYTHON_KEYRING_BACKEND")
+    (file.folder / "config" / "python_keyring" / "keyringrc.cfg").unlink()
+    environ["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=/nowhere"  # no other keyring of whoever runs the test
+    assert _store(environ, "pointsman", "tracker", SECRET) == keyring_program.NO_BACKEND
+    assert not (file.folder / "data").exists()
+
+
 @pytest.mark.parametrize(
     ("backend", "reason"),
     [
@@ -475,3 +484,22 @@ def test_a_reader_fits_any_folder(tmp_path: Path) -> None:
 )
 def test_a_reference_is_no_secret_unless_its_command_has_one(text: str, held: bool) -> None:
     assert holds_secret(text) is held
+
+
+@pytest.mark.parametrize("text", ["${cmd:pass show x | head -1}", "${cmd:a && b}", "${cmd:cat < x}"])
+def test_a_command_with_a_shells_operator_is_told_that_there_is_no_shell(file: File, text: str) -> None:
+    file.write(text)
+    assert "there is no shell" in _problem(file)
+
+
+def test_a_quoted_operator_is_an_argument(file: File) -> None:
+    file.write("${cmd:printf %s '|'}")
+    assert _header(file.load()) == "|"
+
+
+def test_a_command_that_gets_less_than_its_time_is_told_of_the_budget(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret_reader, "MAX_LOAD_S", 0.3)
+    file.write("${cmd:sleep 60}")
+    assert "what was left of the 0.3 s for all commands" in _problem(file)

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from pointsman.config.model import Token
 from pointsman.config.value_types import Scope
+from pointsman.core.errors import UnauthorizedError
 from pointsman.core.model import WallClock
 
 MARK: Final = "@"  # the first character of the id of an identity, and of the owner's
@@ -89,7 +90,10 @@ class Identities:
 
         Raises what `IdentitySource.identify` raises.
         """
-        if not secret or len(secret) > MAX_SECRET_CHARS:
+        if not secret:
+            return
+        if len(secret) > MAX_SECRET_CHARS:
+            self._refuse_long(secret)
             return
         digest = _digest(secret)
         known = self._secrets.get(digest)
@@ -98,6 +102,13 @@ class Identities:
         source = next((one for one in self.sources if one.may_know(secret)), None)
         if source is not None:
             self._remember(digest, await self._verified(digest, source, secret))
+
+    def _refuse_long(self, secret: str) -> None:
+        if any(one.may_know(secret) for one in self.sources):
+            raise UnauthorizedError(
+                f"This access token has more than {MAX_SECRET_CHARS} characters, so it was not checked. "
+                "Let the authorization server put fewer claims into it."
+            )
 
     def find(self, secret: str) -> str | None:
         """The id of the identity with this secret; None: it has not signed in, or is no longer valid."""

@@ -22,7 +22,7 @@ from msgspec import Struct
 from pointsman.catalog.definitions import encode_entry, quote_names
 from pointsman.catalog.pages import MalformedListError, walk
 from pointsman.catalog.pins import Admission, NoPins
-from pointsman.core.errors import TRY_LATER, CallTimeoutError, DownstreamError, ServerUnavailableError
+from pointsman.core.errors import NOT_RUN, TRY_LATER, CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.kinds import ListKind
 from pointsman.core.model import Json, ToolSource
 from pointsman.core.rounds import own_round
@@ -484,7 +484,7 @@ def _why_missing(source: ToolSource | None) -> ListFailure:
     if source is None or source.status.state == "starting":
         return ListFailure("starting", "it is still starting")
     if source.status.sign_in:
-        return ListFailure("sign-in", source.status.reason)
+        return ListFailure("sign-in", source.status.reason, NOT_RUN)
     return ListFailure("failed", "it is not running")
 
 

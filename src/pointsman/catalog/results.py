@@ -340,8 +340,12 @@ def no_tools_notice(
     gaps: Mapping[str, Gap],
     projects: Sequence[str],
     other_projects: Sequence[str],
+    *,
+    untrusted: bool = False,
 ) -> str | None:
     """Why a caller has no tools, and what helps. `servers` are those that it may use.
+
+    `untrusted`: its `scopes` leave out destructive tools, and all tools of some of the servers count as such.
 
     `projects` are those of its token, and `other_projects` those of them in which it may use a server, but for its own.
 
@@ -355,8 +359,11 @@ def no_tools_notice(
     if servers:
         verb = "lists" if len(listed) == 1 else "list"
         reason = f"{NO_TOOLS}: {_name_servers(listed)} {verb} none that are open to you at the moment."
+        trust = (
+            "`trust_annotations` of the servers (without it, `scopes` open none of their tools), " if untrusted else ""
+        )
         step = (
-            "The operator checks `tool_permissions`, `tools`, the token's `scopes`, and the servers with "
+            f"The operator checks `tool_permissions`, `tools`, the token's `scopes`, {trust}and the servers with "
             "`pointsman doctor`."
         )
     else:

@@ -51,7 +51,7 @@ class RightsIndex:
     def __init__(self, config: GatewayConfig, identities: Identities | None = None) -> None:
         """`identities`: those that have signed in; None: nobody can."""
         self.config = config
-        self.tokens = TokenIndex(config.tokens)
+        self.tokens = TokenIndex(config.tokens, signs_in=identities is not None)
         self.identities = identities
         self.verify = self.tokens.verify if identities is None else self._verify_either
         self.confirm = ConfirmRules(config, exempt=OWNER_ID, identities=identities)
@@ -127,6 +127,13 @@ class RightsIndex:
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """The enabled servers that this caller may use, in the order of the configuration."""
         return self._grants_of(caller).enabled
+
+    def lacks_trust(self, caller: Caller) -> bool:
+        """Whether a server has no tools for this caller because nobody vouches for its annotations."""
+        token = self._token(caller)
+        if token is None or "destructive" in token.scopes:
+            return False
+        return any(not self.config.servers[one].trusts_annotations for one in self.usable_servers(caller))
 
     def tool_servers(self, caller: Caller) -> tuple[str, ...]:
         """Those of `usable_servers` that may have a tool for this caller, by `scopes` and `tools`."""

@@ -54,7 +54,7 @@ from pointsman.catalog.rights import RightsIndex
 from pointsman.catalog.starts import is_expected, wait_for_start, why_not_running
 from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, may_still_list, read_key
 from pointsman.config.model import GatewayConfig, Strategy
-from pointsman.core.errors import ServerUnavailableError, UnknownToolError
+from pointsman.core.errors import NOT_RUN, TRY_LATER, ServerUnavailableError, UnknownToolError
 from pointsman.core.kinds import TOOLS
 from pointsman.core.model import Caller, Json, ToolKey, ToolSource, WallClock
 from pointsman.providers.base import SearchProvider, SearchRequest
@@ -330,7 +330,7 @@ class ToolCatalogService:
         if source is not None and source.restarting and restarts > 1:  # it came back, and has gone away again
             return await self._resolve_when_back(caller, key, before, permitted, restarts - 1)
         if source is None or source.status.state != "running":
-            return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
+            return self._authorize(caller, key, _not_running(source))
         listed, session = self._lists.list_of(source), source.session
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
         if isinstance(answer, ListFailure) and source.session is not session and restarts > 1:
@@ -374,7 +374,7 @@ class ToolCatalogService:
         if source is None or source.status.state != "running":
             if source is not None and is_expected(source):
                 return None
-            return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
+            return self._authorize(caller, key, _not_running(source))
         max_age_s = rights.list_max_age_s
         listed = self._lists.list_of(source)
         tool = listed.cached_item(key.tool_name, max_age_s)
@@ -518,7 +518,7 @@ class ToolCatalogService:
         """The list of one server, as it is now. Waits no longer than a list may take."""
         source = self._sources.get(server_id)
         if source is None or source.status.state != "running":
-            return ListFailure("failed", why_not_running(source))
+            return _not_running(source)
         return await self._lists.fetch_now(self._lists.list_of(source))
 
     def last_list(self, server_id: str) -> Snapshot[KnownTool] | None:
@@ -563,7 +563,8 @@ class ToolCatalogService:
 
     def _why_no_tools(self, caller: Caller, available: Available) -> str | None:
         projects, others = self.rights.project_ids(caller.token_id), self.rights.other_projects(caller)
-        return no_tools_notice(caller.project_id, self.usable_servers(caller), available.gaps, projects, others)
+        servers, untrusted = self.usable_servers(caller), self.rights.lacks_trust(caller)
+        return no_tools_notice(caller.project_id, servers, available.gaps, projects, others, untrusted=untrusted)
 
     def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
         """The words are the same for all callers with the same rights."""
@@ -580,3 +581,8 @@ class ToolCatalogService:
 def _bundled_servers(config: GatewayConfig) -> frozenset[str]:
     """The servers that are part of Pointsman: they check arguments themselves and are trusted with caller ids."""
     return frozenset(server_id for server_id, server in config.servers.items() if server.bundled is not None)
+
+
+def _not_running(source: ToolSource | None) -> ListFailure:
+    signs_in = source is not None and source.status.sign_in
+    return ListFailure("failed", why_not_running(source), NOT_RUN if signs_in else TRY_LATER)

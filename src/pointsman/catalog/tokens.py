@@ -6,6 +6,7 @@ import hmac
 import math
 from collections.abc import Mapping
 from hashlib import sha256
+from typing import NamedTuple
 
 from pointsman.config.model import Token
 from pointsman.core.errors import UnauthorizedError
@@ -14,11 +15,35 @@ LEEWAY_S = 60.0  # tolerated difference between the clocks of two machines
 CREATE_TOKEN = "pointsman token create NAME --project P --server S"  # noqa: S105 - a command, no secret
 
 
+class _Texts(NamedTuple):
+    """What a caller is told."""
+
+    missing: str
+    unknown: str
+    expired: str
+
+
+_TOKENS_ONLY = _Texts(
+    f"Missing token. Send `Authorization: Bearer <token>`; the operator can create one with `{CREATE_TOKEN}`.",
+    f"Unknown token: it may be misspelt or revoked. The operator can create a new one with `{CREATE_TOKEN}`.",
+    f"This token has expired. The operator can create a new one with `{CREATE_TOKEN}`.",
+)
+_WITH_SIGN_IN = _Texts(
+    "Sign in: the header `WWW-Authenticate` names the place, and clients with OAuth open it by themselves. A token in "
+    f"`Authorization: Bearer <token>` works, too; the operator can create one with `{CREATE_TOKEN}`.",
+    "Unknown token: it may be misspelt, revoked, or a sign-in that has ended. Sign in again. A token works, too; the "
+    f"operator can create one with `{CREATE_TOKEN}`.",
+    f"This token has expired. Sign in, or ask the operator for a new token (`{CREATE_TOKEN}`).",
+)
+
+
 class TokenIndex:
     """The tokens of one configuration by the hash of their secret."""
 
-    def __init__(self, tokens: Mapping[str, Token]) -> None:
+    def __init__(self, tokens: Mapping[str, Token], *, signs_in: bool = False) -> None:
+        """`signs_in`: callers can sign in, too, so that refusals say so."""
         self._tokens = tokens
+        self._texts = _WITH_SIGN_IN if signs_in else _TOKENS_ONLY
         self._by_digest: dict[str, str] = {}
         for token_id, token in tokens.items():
             self._by_digest.setdefault(token.sha256, token_id)
@@ -34,18 +59,12 @@ class TokenIndex:
             UnauthorizedError: there is no token, or it is unknown or has expired.
         """
         if not secret:
-            raise UnauthorizedError(
-                "Missing token. Send `Authorization: Bearer <token>`; "
-                f"the operator can create one with `{CREATE_TOKEN}`."
-            )
+            raise UnauthorizedError(self._texts.missing)
         token_id = self.find(secret)
         if token_id is None:
-            raise UnauthorizedError(
-                "Unknown token: it may be misspelt or revoked. "
-                f"The operator can create a new one with `{CREATE_TOKEN}`."
-            )
+            raise UnauthorizedError(self._texts.unknown)
         if now >= self.expiry[token_id]:
-            raise UnauthorizedError(f"This token has expired. The operator can create a new one with `{CREATE_TOKEN}`.")
+            raise UnauthorizedError(self._texts.expired)
         return token_id
 
     def find(self, secret: str) -> str | None:

@@ -22,6 +22,7 @@ MAX_BYTES = 65_536  # of its output
 _POLL_S = 0.05  # between looks whether a program has ended whose output a child of it holds open
 _REAP_S = 1.0  # for a killed program to end
 _SHOWN_CHARS = 80
+_SLOW = "if it asks for something, sign in to it first"
 
 
 class SecretReader:
@@ -157,7 +158,7 @@ def _ask_command(words: Sequence[str], environ: Mapping[str, str], folder: Path,
     except (OSError, ValueError):
         raise SecretReadError(f"{program} could not be started; {by_hand}") from None
     except TookTooLongError:
-        reason = f"did not end within {max_s:.0f} s and was killed; if it asks for something, sign in to it first"
+        reason = f"did not end within {max_s:.0f} s{_budget(max_s)} and was killed; {_SLOW}"
         raise SecretReadError(f"{program} {reason}") from None
     except TooMuchOutputError:
         reason = f"printed more than {MAX_BYTES} bytes and was killed; it must print the secret and nothing else"
@@ -174,7 +175,8 @@ def _ask_keyring(words: Sequence[str], environ: Mapping[str, str], folder: Path,
     try:
         ended = run_bounded(keyring_argv("get", service, name), environ, folder, max_s)
     except TookTooLongError:
-        reason = f"could not be read within {max_s:.0f} s; the keyring may wait for its password: unlock it first"
+        limit = f"{max_s:.0f} s{_budget(max_s)}"
+        reason = f"could not be read within {limit}; the keyring may wait for its password: unlock it first"
         raise SecretReadError(f"{entry} {reason}") from None
     except TooMuchOutputError:
         raise SecretReadError(f"{entry} has more than {MAX_BYTES} bytes; store a shorter secret") from None
@@ -188,6 +190,13 @@ def _ask_keyring(words: Sequence[str], environ: Mapping[str, str], folder: Path,
     return _as_text(ended.output, entry, "store it again")
 
 
+def _budget(max_s: float) -> str:
+    """Where less than the usual time was left."""
+    return (
+        f", what was left of the {MAX_LOAD_S:g} s for all commands and keyrings of this file," if max_s < MAX_S else ""
+    )
+
+
 def keyring_argv(*words: str) -> list[str]:
     """Our program that asks the keyring: a backend may wait for a person, and no thread can be stopped."""
     return [sys.executable, "-P", "-m", keyring_program.__name__, *words]
@@ -197,7 +206,8 @@ def keyring_failure(code: int) -> str:
     """Why the program failed, with the next step."""
     return {
         keyring_program.NO_BACKEND: "this user has no keyring that works here; start a Secret Service such as "
-        "gnome-keyring, name another backend in PYTHON_KEYRING_BACKEND, or use ${file:PATH}",
+        "gnome-keyring, name another backend in PYTHON_KEYRING_BACKEND (one that stores plain text is used only if "
+        "it is named there), or use ${file:PATH}",
         keyring_program.LOCKED: "the keyring is locked; unlock it, and save the configuration again",
     }.get(code, "the keyring failed; `python -m keyring --list-backends` shows which one is used")
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 TRY_LATER = "Try again later, or use another tool."
 MAY_HAVE_RUN = "The call had been sent and may have run: check before you repeat it, unless the tool only reads."
+NOT_RUN = "The call did not run. Ask the operator to do that, or use another tool."  # the reason names the command
 
 View = Literal["search", "keys", "flat"]  # how a caller learns of tools; `keys`: tool_discovery is switched off
 
@@ -70,6 +71,19 @@ to [`listen.allowed_hosts`](../guide/operations.md#reverse-proxy-with-tls)."""
 UNKNOWN_ORIGIN = "unknown_origin"
 """In audit rows: a web page sent the request, and its origin is not allowed (HTTP 403). Next: if the page is yours, add
 its origin to `listen.allowed_origins`."""
+TOKEN_EXPIRED = "token_expired"  # noqa: S105 - a code, no secret
+"""In audit rows: an [access token](../guide/sign-in.md) has expired, is not valid yet, or has no time of expiry (HTTP
+401). Next: sign in again; if new tokens are refused, compare the clocks."""
+TOKEN_AUDIENCE = "token_audience"  # noqa: S105 - a code, no secret
+"""In audit rows: an access token was issued for another service (HTTP 401). Next: compare `aud` of the token with
+[`auth.audience`](configuration.md#auth), or let the client ask for `resource`."""
+TOKEN_ISSUER = "token_issuer"  # noqa: S105 - a code, no secret
+"""In audit rows: an access token is from an issuer that `auth` does not name (HTTP 401). Next: compare `iss` of the
+token with `auth.issuer`, also the slash at the end."""
+TOKEN_SIGNATURE = "token_signature"  # noqa: S105 - a code, no secret
+"""In audit rows: the signature of an access token is wrong or missing, by a key that its issuer does not list, or by an
+algorithm that is not allowed (HTTP 401). Next: sign in again; if that does not help, `pointsman doctor` checks the
+issuer."""
 DEFINITION_CHANGED = "definition_changed"
 """A row of kind `change`: a server changed the definition of a tool that it had listed before. Next: check that the
 change is wanted."""
@@ -124,9 +138,9 @@ class ServerUnavailableError(GatewayError):
 class NotSentError(ServerUnavailableError):
     """There was no connection to send the request over, so it can be sent once there is one."""
 
-    def __init__(self, server_id: str, reason: str, spent_s: float = 0.0) -> None:
+    def __init__(self, server_id: str, reason: str, spent_s: float = 0.0, advice: str = TRY_LATER) -> None:
         """`spent_s` of the request's deadline have passed."""
-        super().__init__(server_id, reason)
+        super().__init__(server_id, reason, advice)
         self.spent_s = spent_s
 
 
@@ -238,18 +252,26 @@ class RefusedError(Exception):
     """The caller as a whole is refused. `str(error)` is shown to the person."""
 
     code: str
+    audit_code: str | None = None  # where the audit tells more than the answer
+    person: str | None = None  # whom the access token stands for, once its signature is verified: for the audit
 
 
 class UnauthorizedError(RefusedError):
     """The token is missing, unknown or expired. Next: `pointsman client add NAME` sets a client up with a token ([the
-    gateway refuses the client](../guide/troubleshooting.md#the-gateway-refuses-the-client))."""
+    gateway refuses the client](../guide/troubleshooting.md#the-gateway-refuses-the-client)), or the client
+    [signs in](../guide/troubleshooting.md#signing-in-does-not-work), where that is possible."""
 
     code = "unauthorized"
 
+    def __init__(self, message: str, audit_code: str | None = None) -> None:
+        super().__init__(message)
+        self.audit_code = audit_code
+
 
 class ForbiddenError(RefusedError):
-    """The token is not valid for this project, or the web page's origin is not allowed. Next: `pointsman token list`
-    shows what each token may use; `listen.allowed_origins` allows origins."""
+    """The token is not valid for this project, no rule holds for the account that has
+    [signed in](../guide/sign-in.md), or the web page's origin is not allowed. Next: `pointsman token list` shows what
+    each token may use; `auth.claims` has the rules; `listen.allowed_origins` allows origins."""
 
     code = "denied"
 

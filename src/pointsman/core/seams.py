@@ -144,8 +144,19 @@ class Gateway(Protocol):
         """
         ...
 
-    def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
-        """Record a call that was refused before it had a caller (the audit row of a 401, 403 or 421)."""
+    def refused(
+        self,
+        code: str,
+        token: str | None,
+        method: str | None,
+        params: Json,
+        client: str,
+        person: str | None = None,
+    ) -> None:
+        """Record a call that was refused before it had a caller (the audit row of a 401, 403 or 421).
+
+        `person`: whom its access token stands for, if that was verified.
+        """
         ...
 
     def capabilities(self, caller: Caller, era: Era) -> Json: ...

@@ -248,7 +248,8 @@ async def test_alg_none_is_refused(issuer: Issuer) -> None:
         for signature in (b"x", b"none"):
             token = unsigned({"alg": algorithm, "kid": "ec"}, issuer.claims(), signature)
             assert "does not accept" in await refusal(source, token)
-        assert await refusal(source, unsigned({"alg": algorithm}, issuer.claims(), b"")) == "not of its form"
+    said = await refusal(source, unsigned({"alg": "none"}, issuer.claims(), b""))
+    assert "not signed (`alg` is `none`)" in said
     assert issuer.asked == []
 
 
@@ -327,7 +328,8 @@ async def test_an_expiry_that_is_no_time_is_refused(issuer: Issuer, exp: object)
     signature = urlsafe_b64encode(
         jwt.algorithms.get_default_algorithms()["ES256"].sign(f"{head}.{body}".encode(), ec_key().private)
     )
-    assert await refusal(source_of(issuer), f"{head}.{body}.{signature.rstrip(b'=').decode()}")
+    said = await refusal(source_of(issuer), f"{head}.{body}.{signature.rstrip(b'=').decode()}")
+    assert "`exp`" in said or "expired" in said
 
 
 async def test_another_issuer_is_refused_before_anything_is_fetched(issuer: Issuer) -> None:
@@ -410,7 +412,8 @@ async def test_deep_and_huge_claims_are_refused_or_harmless(issuer: Issuer) -> N
 async def test_a_token_that_is_too_large_is_not_even_looked_at(issuer: Issuer) -> None:
     identities = Identities([source_of(issuer)])
     token = issuer.token(padding="x" * 20_000)
-    await identities.sign_in(token)
+    with pytest.raises(UnauthorizedError, match="more than 16384 characters"):
+        await identities.sign_in(token)
     assert identities.find(token) is None
     assert issuer.asked == []
 

@@ -249,19 +249,21 @@ async def test_both_eras_accept_the_same_token(shop: Shop) -> None:
     assert (await shop.http.post(shop.gateway.url, json=body, headers=other)).status_code == 404
 
 
-REFUSED: dict[str, Json] = {
-    "expired": {"exp": 1_700_000_000},
-    "not yet valid": {"nbf": 4_000_000_000},
-    "another audience": {"aud": "https://else.example/mcp"},
-    "an audience that begins the same": {"aud": f"{PUBLIC_URL}.example/mcp"},
-    "no audience": {"aud": None},
-    "another issuer": {"iss": "https://evil.example"},
-    "no expiry": {"exp": None},
+REFUSED: dict[str, tuple[Json, str, str | None]] = {  # with the code of the row, and whom it names
+    "expired": ({"exp": 1_700_000_000}, "token_expired", "@sso/alice"),
+    "not yet valid": ({"nbf": 4_000_000_000}, "token_expired", "@sso/alice"),
+    "another audience": ({"aud": "https://else.example/mcp"}, "token_audience", "@sso/alice"),
+    "an audience that begins the same": ({"aud": f"{PUBLIC_URL}.example/mcp"}, "token_audience", "@sso/alice"),
+    "no audience": ({"aud": None}, "token_audience", "@sso/alice"),
+    "another issuer": ({"iss": "https://evil.example"}, "token_issuer", None),
+    "no expiry": ({"exp": None}, "token_expired", "@sso/alice"),
 }
 
 
-@pytest.mark.parametrize("claims", REFUSED.values(), ids=REFUSED.keys())
-async def test_tokens_that_are_not_valid_here_get_a_401_and_nothing_runs(shop: Shop, claims: Json) -> None:
+@pytest.mark.parametrize(("claims", "code", "person"), REFUSED.values(), ids=REFUSED.keys())
+async def test_tokens_that_are_not_valid_here_get_a_401_and_nothing_runs(
+    shop: Shop, claims: Json, code: str, person: str | None
+) -> None:
     """MUST: validate tokens before the request is processed. MUST: only tokens that were issued for this server, by
     their audience. MUST: 401 for invalid and expired ones. MUST NOT: accept other tokens."""
     async with shop.nothing_executed():
@@ -269,8 +271,9 @@ async def test_tokens_that_are_not_valid_here_get_a_401_and_nothing_runs(shop: S
     assert refused.status_code == 401
     assert challenge_of(refused)["error"] == "invalid_token"
     assert challenge_of(refused)["resource_metadata"] == f"{PUBLIC_URL}{META}/mcp"
-    row = await shop.last_row("unauthorized")
-    assert (row["outcome"], row["token"], row["toolKey"]) == ("denied", None, "shop:look")
+    assert refused.json()["error"]["data"]["code"] == "unauthorized"
+    row = await shop.last_row(code)
+    assert (row["outcome"], row["token"], row["toolKey"]) == ("denied", person, "shop:look")
 
 
 async def test_forged_and_unknown_tokens_get_a_401_and_nothing_runs(shop: Shop) -> None:
@@ -281,6 +284,24 @@ async def test_forged_and_unknown_tokens_get_a_401_and_nothing_runs(shop: Shop) 
             refused = await shop.execute(token, "shop:look")
             assert refused.status_code == 401, token[:40]
             assert token not in refused.text
+    assert "Sign in again. A token works, too" in error_of(refused)
+    await shop.execute(forged, "shop:note")
+    row = await shop.last_row("token_signature")
+    assert (row["token"], row["toolKey"]) == (None, "shop:note"), "a forged token names nobody"
+
+
+async def test_a_request_without_a_token_is_told_to_sign_in(shop: Shop) -> None:
+    said = error_of(await shop.execute(None, "shop:look"))
+    assert said.startswith("Sign in: ")
+    assert "pointsman token create" in said
+
+
+async def test_a_person_who_was_verified_and_refused_is_in_the_audit(shop: Shop) -> None:
+    assert (await shop.execute(shop.token(sub="eve", groups=["nobody"]), "shop:look")).status_code == 403
+    assert (await shop.last_row("denied"))["token"] == "@sso/eve"
+    narrow = shop.token(sub="mia", groups=["readers"], scope="mcp:write")
+    assert (await shop.execute(narrow, "shop:look")).status_code == 403
+    assert (await shop.last_row("insufficient_scope"))["token"] == "@sso/mia"
 
 
 @pytest.mark.parametrize("place", ["query", "form"])

@@ -177,3 +177,10 @@ async def test_a_secret_that_is_not_stored_says_why(
 ) -> None:
     ended = await run(tmp_path, "secret", "set", name, stdin=given, **environ)
     assert (ended.code, said in ended.stderr) == (code, True), ended.stderr
+
+
+async def test_a_stored_secret_names_its_keyring_and_warns_if_that_does_not_encrypt(tmp_path: Path) -> None:
+    ended = await run(tmp_path, "secret", "set", "a", stdin="x", **KEYRING)
+    assert ended.code == 0, ended.stderr
+    assert "Stored in keyrings.alt.file.PlaintextKeyring. Refer to it as ${keyring:a}." in ended.stdout
+    assert "does not encrypt" in ended.stderr

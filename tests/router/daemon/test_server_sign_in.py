@@ -85,6 +85,10 @@ async def test_everybody_is_told_that_a_server_needs_sign_in(signed_out: Office)
     discovered = await signed_out.call("tool_discovery", {"query": ["echo"]})
     assert "need sign-in" in discovered["notice"]
     assert "`pointsman server login NAME`" in discovered["notice"]
+    called = (await signed_out.call("tool_execute", {"toolKey": "tracker:echo"}))["error"]["message"]
+    assert command in called
+    assert "The call did not run. Ask the operator" in called
+    assert "Try again later" not in called
     executed = await signed_out.call("tool_execute", {"toolKey": "tracker:echo", "arguments": {}})
     assert command in executed["error"]["message"]
     page = (await signed_out.owner.get("/page/servers/tracker")).text
@@ -192,6 +196,7 @@ async def test_a_server_is_added_with_a_sign_in(office: Office) -> None:
     file.write_text("servers: {}\n")
     added = await run(folder, "server", "add", "far", "--oauth", "https://far.example/mcp", "--config", str(file))
     assert added.code == 0, added.stderr
+    assert "pointsman server login far" in added.stderr
     entry = load(file, {}).servers["far"]
     assert entry.oauth is not None
     tried = await run(folder, "server", "test", "far", "--config", str(file))

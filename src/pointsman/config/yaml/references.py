@@ -129,6 +129,13 @@ def input_variable(name: str) -> str:
     return f"_{variable}" if variable[:1].isdigit() else variable
 
 
+_FILE_STEPS: Mapping[type[OSError], str] = {
+    FileNotFoundError: "create it, or correct the path in ${file:...}",
+    PermissionError: "let the user that runs the gateway read it",
+}
+_SHELL_OPERATORS = frozenset({"|", "||", "&&", ";", "&", ">", ">>", "<"})
+
+
 def _command(text: str) -> SecretReference:
     try:
         words = shlex.split(text)
@@ -138,7 +145,22 @@ def _command(text: str) -> SecretReference:
         raise SecretReadError("`${cmd:...}` names no program; write one with its arguments: ${cmd:pass show tracker}")
     if "\0" in text:
         raise SecretReadError("`${cmd:...}` contains a null character")
+    operator = _shell_operator(text)
+    if operator is not None:
+        raise SecretReadError(
+            f"`${{cmd:...}}` has `{operator}`, and there is no shell that would read it; write a script, or "
+            f"`sh -c '...'`; as an argument, quote it: '{operator}'"
+        )
     return SecretReference("cmd", tuple(words))
+
+
+def _shell_operator(text: str) -> str | None:
+    """A word without quotes that only a shell understands."""
+    try:
+        words = shlex.split(text, posix=False)  # which leaves the quotes
+    except ValueError:
+        return None
+    return next((word for word in words if word in _SHELL_OPERATORS), None)
 
 
 def _keyring_entry(text: str) -> SecretReference:
@@ -221,7 +243,8 @@ def _from_file(path: Path, expanded: Expanded) -> str:
     except NotRegularFileError:
         expanded.failures.append(f"{path} is not a regular file")
     except OSError as error:
-        expanded.failures.append(f"{path} cannot be read: {error.strerror}")
+        step = _FILE_STEPS.get(type(error), "check the path in ${file:...}")
+        expanded.failures.append(f"{path} cannot be read: {error.strerror}; {step}")
     except ValueError:  # not UTF-8, or a null character in the path
         expanded.failures.append(f"{path} is not UTF-8 text")
     return ""

@@ -220,11 +220,13 @@ class AuditLog:
         queries: Sequence[str] | None = None,
         tool_key: str | None = None,
         server_id: str | None = None,
+        person: str | None = None,
     ) -> None:
         """Write the row of a call that was refused before it had any effect. Never raises.
 
         Callers without a valid token get a bounded number of rows, so that they cannot evict the
-        rows of others; further refusals are only counted. Refusals that a token repeats share a row.
+        rows of others; further refusals are only counted. Refusals that a token repeats share a row. A `person` who
+        was verified and has no rights is named in the row, and counts as one without a token.
         """
         intent = Intent(
             seq=0,
@@ -241,7 +243,8 @@ class AuditLog:
         )
         outcome = Outcome(0, "denied", short_name(code, MAX_NAME_CHARS), ms=0.0)
         if self._has_own_row(intent, outcome):
-            self._write_row(intent, outcome)
+            named = person if token_id is None else token_id
+            self._write_row(msgspec.structs.replace(intent, token=short_name(named, MAX_NAME_CHARS)), outcome)
         for observer in self._observers:
             observer.finished(intent, outcome)
 

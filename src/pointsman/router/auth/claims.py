@@ -61,6 +61,14 @@ def identity_of(issuer: Auth, claims: Json, projects: tuple[str, ...] | None) ->
     return f"{MARK}{issuer.name}/{quote(subject, safe=_PLAIN)}{VARIANT}{variant}"
 
 
+def person_named(issuer: Auth, claims: Json) -> str | None:
+    """The person that the claims name, without a rule: `@sso/alice`; None: the subject cannot be used."""
+    subject = claims.get("sub")
+    if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT_CHARS:
+        return None
+    return f"{MARK}{issuer.name}/{quote(subject, safe=_PLAIN, errors='replace')}"
+
+
 def rights_of(issuers: Iterable[Auth], identity_id: str) -> Token | None:
     """The rights of an id by the present rules; None: it has none, or it is of another source."""
     found = _ID.fullmatch(identity_id)

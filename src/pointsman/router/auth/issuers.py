@@ -14,10 +14,18 @@ from pointsman.catalog.identities import Identity
 from pointsman.catalog.tokens import LEEWAY_S
 from pointsman.config.auth_model import Auth
 from pointsman.config.model import Token
-from pointsman.core.errors import ForbiddenError, UnauthorizedError
+from pointsman.core.errors import (
+    TOKEN_AUDIENCE,
+    TOKEN_EXPIRED,
+    TOKEN_ISSUER,
+    TOKEN_SIGNATURE,
+    ForbiddenError,
+    RefusedError,
+    UnauthorizedError,
+)
 from pointsman.core.model import Json, WallClock
 from pointsman.core.wire import InvalidJsonError, decode
-from pointsman.router.auth.claims import identity_of, rights_of
+from pointsman.router.auth.claims import identity_of, person_named, rights_of
 from pointsman.router.auth.jwks import KeySet
 from pointsman.router.auth.metadata import Resources
 
@@ -29,9 +37,13 @@ MAX_KEY_ID_CHARS: Final = 256
 MAX_AUDIENCES: Final = 32  # that one token may name
 MAX_STRANGERS: Final = 1_000  # accounts without a rule that are logged until the next reload
 MAX_RIGHTS: Final = 4_096  # ids whose rights are kept
-_JWT: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+_JWT: Final = re.compile(
+    r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"
+)  # the last part is empty without a signature
 _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})  # `typ`, in lower case
 _SIGN_IN: Final = "Sign in again at your authorization server."
+_NO_TIME: Final = "`{}` of this access token is not a time. Its authorization server has to write seconds there."
+_MISSING: Final = {"exp": TOKEN_EXPIRED, "aud": TOKEN_AUDIENCE, "iss": TOKEN_ISSUER}
 
 
 class Issuers:
@@ -66,20 +78,23 @@ class Issuers:
         header, unverified = _unverified(secret)
         issuer = self._by_address.get(_text(unverified.get("iss")))
         if issuer is None:
-            raise UnauthorizedError(f"This access token is from an issuer that the gateway does not know. {_SIGN_IN}")
+            text = f"This access token is from an issuer that the gateway does not know. {_SIGN_IN}"
+            raise UnauthorizedError(text, TOKEN_ISSUER)
         algorithm = _algorithm(header, issuer)
         key_id = header.get("kid")
         if key_id is not None and (not isinstance(key_id, str) or len(key_id) > MAX_KEY_ID_CHARS):
             raise UnauthorizedError("The header of this access token has an invalid `kid`.")
         key = await self.keys[issuer.issuer, issuer.jwks_uri].find(key_id, algorithm)
         if key is None:
-            raise UnauthorizedError(f"This access token is signed with a key that its issuer does not list. {_SIGN_IN}")
-        claims = _verified(secret, key, algorithm, issuer)
-        projects = self._audience(claims, issuer)
+            text = f"This access token is signed with a key that its issuer does not list. {_SIGN_IN}"
+            raise UnauthorizedError(text, TOKEN_SIGNATURE)
+        claims = _verified(secret, key, algorithm, issuer, unverified)
         try:
-            identity_id = identity_of(issuer, claims, projects)
-        except ForbiddenError:
-            self._log_stranger(issuer, claims["sub"])
+            identity_id = identity_of(issuer, claims, self._audience(claims, issuer))
+        except RefusedError as error:
+            error.person = person_named(issuer, claims)
+            if isinstance(error, ForbiddenError):
+                self._log_stranger(issuer, claims["sub"])
             raise
         rights = self.rights_of(identity_id)
         if rights is None:
@@ -146,17 +161,24 @@ def _algorithm(header: Json, issuer: Auth) -> str:
     algorithm = _text(header.get("alg"))
     allowed: tuple[str, ...] = issuer.algorithms
     if algorithm not in allowed:
+        unsigned = algorithm.lower() == "none"
+        how = "not signed (`alg` is `none`), which" if unsigned else "signed in a way that"
         raise UnauthorizedError(
-            f"This access token is signed in a way that the gateway does not accept. It accepts {', '.join(allowed)}; "
-            "the operator sets `auth.algorithms`."
+            f"This access token is {how} the gateway does not accept. It accepts {', '.join(allowed)}; "
+            "the operator sets `auth.algorithms`.",
+            TOKEN_SIGNATURE,
         )
     return algorithm
 
 
-def _verified(secret: str, key: object, algorithm: str, issuer: Auth) -> Json:
-    """The claims, with signature, issuer and times checked. Raises UnauthorizedError."""
+def _verified(secret: str, key: object, algorithm: str, issuer: Auth, unverified: Json) -> Json:
+    """The claims, with signature, issuer and times checked. Raises UnauthorizedError.
+
+    The signature is checked first, so a refusal for a claim names the person.
+    """
     import jwt  # on demand: without `auth` nobody needs it
 
+    person = person_named(issuer, unverified)
     try:
         claims: Json = jwt.decode(
             secret,
@@ -167,22 +189,45 @@ def _verified(secret: str, key: object, algorithm: str, issuer: Auth) -> Json:
             options={"require": ["exp", "iss", "aud", "sub"], "verify_aud": False, "verify_iat": False},
         )
     except jwt.ExpiredSignatureError:
-        raise UnauthorizedError(f"This access token has expired. {_SIGN_IN}") from None
+        raise _invalid(f"This access token has expired. {_SIGN_IN}", TOKEN_EXPIRED, person) from None
     except jwt.ImmatureSignatureError:
-        raise UnauthorizedError("This access token is not valid yet. Compare the clocks of the two machines.") from None
+        text = "This access token is not valid yet. Compare the clocks of the two machines."
+        raise _invalid(text, TOKEN_EXPIRED, person) from None
     except jwt.MissingRequiredClaimError as error:
-        raise UnauthorizedError(f"This access token has no `{error.claim}`. {_SIGN_IN}") from None
-    except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
-        raise UnauthorizedError(f"This access token is not valid: its signature is wrong. {_SIGN_IN}") from None
-    if type(claims["exp"]) not in (int, float) or not claims["exp"] < LAST_S:
-        raise UnauthorizedError("The expiry (`exp`) of this access token is not a time.")
+        text = f"This access token has no `{error.claim}`. {_SIGN_IN}"
+        raise _invalid(text, _MISSING.get(error.claim), person) from None
+    except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        wrong = None if isinstance(error, jwt.InvalidSignatureError) else _wrong_time(unverified)
+        if wrong is not None:  # whether the signature was checked before that is not known, so nobody is named
+            raise _invalid(wrong, TOKEN_EXPIRED) from None
+        text = f"This access token is not valid: its signature is wrong. {_SIGN_IN}"
+        raise _invalid(text, TOKEN_SIGNATURE) from None
+    if not _is_time(claims["exp"]):
+        raise _invalid(_NO_TIME.format("exp"), TOKEN_EXPIRED, person)
     return claims
+
+
+def _wrong_time(claims: Json) -> str | None:
+    """What is wrong with the times of a token, if they are not times."""
+    wrong = [name for name in ("exp", "nbf") if name in claims and not _is_time(claims[name])]
+    return _NO_TIME.format(wrong[0]) if wrong else None
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value < LAST_S
+
+
+def _invalid(text: str, audit_code: str | None, person: str | None = None) -> UnauthorizedError:
+    error = UnauthorizedError(text, audit_code)
+    error.person = person
+    return error
 
 
 def _other_audience() -> UnauthorizedError:
     return UnauthorizedError(
         "This access token was issued for another service. Sign in for this gateway: the client asks for a token with "
-        "`resource`, the address that the gateway's metadata name."
+        "`resource`, the address that the gateway's metadata name.",
+        TOKEN_AUDIENCE,
     )
 
 

@@ -109,7 +109,7 @@ class KeySet:
 
     async def _fetch(self) -> None:
         try:
-            listed = await self._listed_keys()
+            listed = await self.listed_keys()
         except FetchError as error:
             if not self._failing:
                 logger.warning("could not fetch the keys of the issuer %s: %s", self._issuer.issuer, error)
@@ -119,8 +119,8 @@ class KeySet:
         self._keys, self._parsed = listed, {}
         self._fetched = self._clock()
 
-    async def _listed_keys(self) -> list[Json]:
-        """Raises FetchError."""
+    async def listed_keys(self) -> list[Json]:
+        """The keys as the issuer lists them now; nothing is kept. Raises FetchError."""
         answer = await fetch_json(self._issuer.jwks_uri or await self._discover(), self._reach)
         if not answer.ok:
             raise FetchError(f"it answered with HTTP {answer.status}")

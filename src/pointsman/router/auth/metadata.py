@@ -80,6 +80,11 @@ def own_issuer(config: GatewayConfig) -> str | None:
     return None if config.auth else config.listen.public_url
 
 
+def can_sign_in(config: GatewayConfig) -> bool:
+    """Whether clients can sign in, at an issuer of `auth` or at the gateway itself."""
+    return config.listen.public_url is not None  # which `auth` needs, too
+
+
 def resources_of(config: GatewayConfig, own_server: str | None = None) -> Resources | None:
     """None: nobody can sign in. `own_server`: the issuer of the gateway's own authorization server, if it runs."""
     servers = [*([own_server] if own_server is not None else []), *(one.issuer for one in config.auth)]

@@ -14,6 +14,7 @@ from pathlib import Path
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import advice, read_text
 from pointsman.config.secrets import holds_secret
+from pointsman.router.auth.metadata import can_sign_in
 from pointsman.router.clients.secret_files import FOLDER
 from pointsman.router.doctor.findings import Finding, Inspected
 from pointsman.router.owner.description import unseen_servers, unseen_text
@@ -63,10 +64,13 @@ def check_tokens(inspected: Inspected) -> list[Finding]:
         return []
     tokens, now = inspected.config.tokens, datetime.fromtimestamp(time.time(), UTC)
     step = "`pointsman token create NAME` creates one"
+    signs_in = can_sign_in(inspected.config)
+    if not tokens and signs_in:
+        return [Finding("tokens", "ok", f"There is no token: clients sign in. {step} for a client that cannot.")]
     if not tokens:
         return [Finding("tokens", "problem", f"There is no token, so every client is refused. {step}.")]
     expired = [name for name, token in tokens.items() if token.expires is not None and token.expires <= now]
-    if len(expired) == len(tokens):
+    if len(expired) == len(tokens) and not signs_in:
         return [Finding("tokens", "problem", f"Every token has expired, so every client is refused. {step}.")]
     names = ", ".join(f"`{name}`" for name in expired)
     found = []

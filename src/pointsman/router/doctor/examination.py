@@ -18,6 +18,7 @@ from pointsman.router.doctor.gateway import (
 )
 from pointsman.router.doctor.patterns import check_patterns
 from pointsman.router.doctor.sandboxes import check_sandboxes
+from pointsman.router.doctor.sign_in import check_sign_in
 from pointsman.router.doctor.surroundings import (
     check_certificates,
     check_clock,
@@ -32,6 +33,7 @@ CHECKS: tuple[Check, ...] = (
     check_configuration,
     check_place,
     check_tokens,
+    check_sign_in,
     check_secrets,
     check_state_folder,
     check_database,

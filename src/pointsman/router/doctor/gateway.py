@@ -12,11 +12,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pointsman.catalog.definition_watch import counted
-from pointsman.core.errors import UNKNOWN_HOST, UNKNOWN_ORIGIN
+from pointsman.core.errors import (
+    TOKEN_AUDIENCE,
+    TOKEN_EXPIRED,
+    TOKEN_ISSUER,
+    TOKEN_SIGNATURE,
+    UNKNOWN_HOST,
+    UNKNOWN_ORIGIN,
+)
 from pointsman.core.model import NEEDS_SIGN_IN
 from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.audit.rows import Row
+from pointsman.router.auth.metadata import can_sign_in
 from pointsman.router.clients.found_servers import leads_here
 from pointsman.router.doctor.findings import Finding, Inspected, Level
 from pointsman.router.downstream.stderr_log import sanitize
@@ -61,6 +69,19 @@ _REFUSALS = {
     "`listen.allowed_origins`, and serve it through your own proxy, because answers carry no CORS headers",
     "denied": "there is no project of the name that it sent, or the token does not include it; "
     "`pointsman project list` and `pointsman token list` show what there is",
+    TOKEN_EXPIRED: "its access token has expired or is not valid yet; sign in again in the client, and if that does "
+    "not help, compare the clocks",
+    TOKEN_AUDIENCE: "its access token was issued for another service; compare `aud` of the token with `auth.audience`, "
+    "or let the client ask for `resource`",
+    TOKEN_ISSUER: "its access token is from an issuer that `auth` does not name; compare `iss` of the token with "
+    "`auth.issuer`, also the slash at the end",
+    TOKEN_SIGNATURE: "the signature of its access token was not accepted; sign in again in the client",
+}
+_SIGN_IN_REFUSALS = {  # where clients can sign in
+    "unauthorized": "it has not signed in, or its token is missing, wrong, revoked or expired; sign in again in the "
+    "client, or give it a token: `pointsman client add NAME` sets a client up",
+    "denied": "there is no project of the name that it sent, its token or grant does not include it, or no rule of "
+    "`auth` holds for the account; `pointsman project list` and `pointsman token list` show what there is",
 }
 
 
@@ -189,7 +210,8 @@ def check_refused_clients(inspected: Inspected) -> list[Finding]:
     refusals = _refusals(rows)
     gateway = refusals.pop(str(CLIENT_INFO["name"]), None)
     findings = [_refused_gateway(gateway)] if gateway is not None and not _own_servers(inspected) else []
-    return findings + [_refused(client, refused) for client, refused in list(refusals.items())[:MAX_CLIENTS]]
+    advice = advice_for(inspected)
+    return findings + [_refused(client, one, advice) for client, one in list(refusals.items())[:MAX_CLIENTS]]
 
 
 def _count(servers: int, tools: int) -> str:
@@ -221,14 +243,19 @@ def _refusals(rows: list[Row]) -> dict[str, _Refused]:
     return refused
 
 
-def _refused(client: str, refused: _Refused) -> Finding:
-    when = _when(refused)
+def advice_for(inspected: Inspected) -> Mapping[str, str]:
+    signs_in = inspected.config is not None and can_sign_in(inspected.config)
+    return {**_REFUSALS, **_SIGN_IN_REFUSALS} if signs_in else _REFUSALS
+
+
+def _refused(client: str, refused: _Refused, advice: Mapping[str, str]) -> Finding:
+    when, why = _when(refused), advice[refused.code]
     if not client:  # a scanner, or a client that did not get as far as its name
-        return Finding("clients", "note", f"Clients that gave no name were {when}: {_REFUSALS[refused.code]}.")
+        return Finding("clients", "note", f"Clients that gave no name were {when}: {why}.")
     name = sanitize(client, 60).replace("`", "'")  # it cannot end its quotes
     ago_s = time.time() - datetime.fromisoformat(refused.last).timestamp()
     level: Level = "problem" if ago_s <= PROBLEM_S else "note"
-    return Finding("clients", level, f"Client `{name}` was {when}: {_REFUSALS[refused.code]}.")
+    return Finding("clients", level, f"Client `{name}` was {when}: {why}.")
 
 
 def _when(refused: _Refused) -> str:

@@ -44,6 +44,10 @@ class SignInNeededError(CallNotSentError):
         self.refused = refused
 
 
+class ScopeNeededError(ConnectionLostError):
+    """The server refused the request before it ran: the sign-in does not give the rights that it needs."""
+
+
 class Authorizer(Protocol):
     """Adds the gateway's or a caller's token to the requests to one server."""
 

@@ -118,7 +118,15 @@ class PointsmanGateway:
         """The two tools have no parameters that headers repeat."""
         return self._flat.known_schema(caller, name) if self._catalog.rights.is_flat(caller) else None
 
-    def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
+    def refused(
+        self,
+        code: str,
+        token: str | None,
+        method: str | None,
+        params: Json,
+        client: str,
+        person: str | None = None,
+    ) -> None:
         given = params.get("arguments")
         tool_key = given.get("toolKey") if isinstance(given, dict) else None
         self._audit.record_refusal(
@@ -128,6 +136,7 @@ class PointsmanGateway:
             token_id=self._catalog.rights.find(token) if token else None,
             client=client,
             tool_key=tool_key if isinstance(tool_key, str) else None,
+            person=person,
         )
 
     def may_see(self, caller: Caller, server_id: str) -> bool:

@@ -108,10 +108,15 @@ def unseen_servers(config: GatewayConfig, token_id: str) -> list[str]:
 
 def unseen_text(token_id: str, server_ids: Sequence[str]) -> str:
     """What the operator can do about `unseen_servers`."""
+    return unseen_by(f"Token `{token_id}` sees", server_ids)
+
+
+def unseen_by(who_sees: str, server_ids: Sequence[str]) -> str:
+    """The same sentence for whoever has such rights, as `Token NAME sees`."""
     named = ", ".join(f"`{one}`" for one in server_ids[:MAX_NAMED])
     more = f" and {len(server_ids) - MAX_NAMED} more" if len(server_ids) > MAX_NAMED else ""
     return (
-        f"Token `{token_id}` sees no tools of {named}{more}: nobody vouches for what these servers say about their "
+        f"{who_sees} no tools of {named}{more}: nobody vouches for what these servers say about their "
         "tools, so all of them count as destructive. Where you trust a server, set `trust_annotations: true` for it."
     )
 

@@ -180,10 +180,13 @@ def sign_in_operations(parts: Parts) -> dict[str, Operation]:
 
 
 async def _port(parts: Parts, server_id: str) -> Json:
-    """The port to which the browser returns, if the configuration names one."""
+    """The port to which the browser returns, if the configuration names one; else that of the client that is registered
+    for this server, if there is one, so that it can be used again."""
     server = _with_oauth(parts, server_id)
     assert server.oauth is not None
-    return {"port": server.oauth.callback_port}
+    if server.oauth.callback_port is not None:
+        return {"port": server.oauth.callback_port, "required": True}
+    return {"port": await parts.server_sign_ins().registered_port(server_id, server), "required": False}
 
 
 def _with_oauth(parts: Parts, server_id: str) -> Server:

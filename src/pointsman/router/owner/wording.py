@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pointsman.core.errors import SEE_TOOLS, TRY_LATER
+from pointsman.core.errors import NOT_RUN, SEE_TOOLS, TRY_LATER
 from pointsman.core.model import Json
 from pointsman.core.wire import InvalidJsonError, decode, encode
 from pointsman.router.owner.channel import OwnerError
@@ -12,6 +12,7 @@ _ALL_TOOLS = "`pointsman tools list` shows all tools."
 _STEPS = (
     *((step, _ALL_TOOLS) for step in SEE_TOOLS),
     (TRY_LATER, _DOCTOR),
+    (NOT_RUN, "The call did not run."),
     ("Use other tools; the operator finds the reason with `pointsman doctor`.", _DOCTOR),
     (
         "Use other tools; the operator signs in with `pointsman server login NAME`.",

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from pointsman.core.postgres import Postgres
-from pointsman.router.downstream.connection import ConnectionLostError, SignInNeededError
+from pointsman.router.downstream.connection import ConnectionLostError, ScopeNeededError, SignInNeededError
 from pointsman.router.downstream.oauth.discovery import SignInError
 from pointsman.router.state.key_values import KeyValues
 from pointsman.router.state.postgres_values import PostgresKeyValues
@@ -187,7 +187,7 @@ async def test_more_scopes_need_a_person_and_keep_those_that_were_granted(tmp_pa
         async with gateway.connected() as connection:
             with pytest.raises(ConnectionLostError, match=r"more scopes \(write\).*server login tracker") as lost:
                 await connection.request(call_of("echo"))
-            assert not isinstance(lost.value, SignInNeededError)  # other tools still work
+            assert isinstance(lost.value, ScopeNeededError)  # it did not run, and other tools still work
         await Gateway(tmp_path, server).sign_in()
         async with Gateway(tmp_path, server).connected() as connection:
             await connection.request(call_of("echo"))
@@ -282,3 +282,27 @@ async def test_a_state_works_once(tmp_path: Path) -> None:
         with pytest.raises(SignInError, match="unknown"):
             await gateway.finish({"state": "guessed", "code": "x"})
     assert len(server.grants("authorization_code")) == 1
+
+
+async def test_the_registered_client_is_used_again_at_its_port(tmp_path: Path) -> None:
+    async with serving_oauth() as server:
+        gateway = Gateway(tmp_path, server)
+        assert await gateway.sign_ins.registered_port(NAME, gateway.entry) is None
+        await gateway.sign_in()
+        assert await gateway.sign_ins.registered_port(NAME, gateway.entry) == urlsplit(CALLBACK).port
+        await Gateway(tmp_path, server).sign_in()
+    assert len(server.asked["register"]) == 1
+
+
+async def test_a_refusal_at_the_authorization_server_shows_its_code_and_no_words(tmp_path: Path) -> None:
+    async with serving_oauth() as server:
+        gateway = Gateway(tmp_path, server)
+        for error, said in (
+            ("access_denied", r"refused \(access_denied\)\. Begin"),
+            ("\x1b[2J oh", r"refused\. Begin"),
+        ):
+            url, state = await gateway.begin()
+            issuer = (await signed_in_at(url)).get("iss")
+            answer = {"state": state, "error": error, "error_description": "x", **({"iss": issuer} if issuer else {})}
+            with pytest.raises(SignInError, match=said):
+                await gateway.finish(answer)

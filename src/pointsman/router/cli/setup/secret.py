@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from pointsman.config.keyring_program import UNENCRYPTED
 from pointsman.config.secret_reader import (
     TookTooLongError,
     TooMuchOutputError,
@@ -17,6 +18,7 @@ from pointsman.config.secret_reader import (
     run_bounded,
 )
 from pointsman.config.yaml.references import KEYRING_SERVICE
+from pointsman.core.escape import escaped
 from pointsman.core.extras import install_command, keyring_is_installed
 from pointsman.router.cli.common.edited import RELOAD_S
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
@@ -26,6 +28,7 @@ from pointsman.router.cli.common.secret_environment import keyring_environment
 
 STORE_S = 60.0  # a person may have to unlock the keyring
 MAX_SECRET_BYTES = 16_384  # a pipe holds it, whatever the keyring does
+_BACKEND_CHARS = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
 
 
@@ -60,11 +63,13 @@ def set_secret(name: str, as_json: bool) -> None:
         raise CommandError("The keyring did not answer. Unlock it, and try again.") from None
     if ended.code:
         raise CommandError(f"Nothing was stored: {keyring_failure(ended.code)}.")
-    reference = f"${{keyring:{name}}}"
+    reference, backend = f"${{keyring:{name}}}", escaped(ended.output.decode("utf-8", "replace")[:_BACKEND_CHARS])
     if as_json:
-        print_json({"name": name, "reference": reference})
+        print_json({"name": name, "reference": reference, "keyring": backend})
     else:
-        echo(f"Stored. Refer to it as {reference}.")
+        echo(f"Stored in {backend}. Refer to it as {reference}.")
+    if backend in UNENCRYPTED:
+        note(f"Warning: {backend} does not encrypt. The secret is in a file in plain text.")
 
 
 @secret.command()

@@ -147,7 +147,7 @@ def add(
     _advise_references(given)
     _name_variables(edited, variables_not_set("servers", server_id, entry, environ()))
     edited.apply(change)
-    tell(edited, f"Added server `{server_id}` to", server_id, as_json)
+    tell(edited, f"Added server `{server_id}` to", server_id, as_json, signs_in=oauth)
 
 
 def _target(command: Sequence[str]) -> dict[str, Any]:

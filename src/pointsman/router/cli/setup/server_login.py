@@ -44,8 +44,8 @@ def login(
     if project is not None and token is None:
         raise click.UsageError("--project needs --for.")
     caller = {} if token is None else {"token": token, "project": project}
-    port = ask_gateway(state_dir, "sign_in_port", server=server_id)["port"]
-    with _Callback(port or 0) as callback:
+    port = ask_gateway(state_dir, "sign_in_port", server=server_id)
+    with _listening(port["port"] or 0, required=port.get("required", True)) as callback:
         with progress(f"Asking where to sign in to `{server_id}` ..."):
             begun = ask_gateway(
                 state_dir,
@@ -127,6 +127,16 @@ def _show_link(begun: dict[str, Any], no_browser: bool, as_json: bool) -> None:
         note(
             f"Open it in a browser on this machine, and sign in at {escaped(begun['host'])}. This command waits for it."
         )
+
+
+def _listening(port: int, *, required: bool) -> _Callback:
+    """`required`: no other port will do. Else it is the one of an earlier sign-in, whose client can be used again."""
+    try:
+        return _Callback(port)
+    except CommandError:
+        if required:
+            raise
+        return _Callback(0)
 
 
 class _Callback:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pointsman.router.cli.common.edited import Edited
 
 
-def tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
+def tell(edited: Edited, done: str, server_id: str, as_json: bool, *, signs_in: bool = False) -> None:
+    """`signs_in`: it was added with `--oauth`, so that it needs a sign-in is as it should be."""
     done = f"{done} {edited.path}"
     found = edited.server(server_id, done)
     if as_json:
@@ -24,7 +25,9 @@ def tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
     else:
         echo(f"{done}.")
         edited.note_pending()
-    if found is not None:
+    if signs_in and (found is None or found["state"] == NEEDS_SIGN_IN):
+        note(f"Next, sign in to it: `pointsman server login {server_id}`.")
+    elif found is not None:
         show(found, as_json, printed=as_json)
 
 

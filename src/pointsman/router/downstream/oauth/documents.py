@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
 
+from pointsman.core.escape import escaped
 from pointsman.core.model import Json
 from pointsman.router.auth.fetch import FetchError, Reach, checked_url
 
@@ -20,6 +21,7 @@ OPENID = "/.well-known/openid-configuration"
 OFFLINE_ACCESS = "offline_access"
 _MAX_HEADER = 8192
 _MAX_SCOPES = 200
+_SHOWN_CHARS = 120
 _SCHEME = re.compile(r"(?:^|,)\s*bearer\s", re.IGNORECASE)
 _PARAMETER = re.compile(r'(?<![A-Za-z0-9_-])([A-Za-z0-9_-]{1,40})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _SCOPE = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]{1,256}")
@@ -162,17 +164,23 @@ def read_resource(document: Json, url: str) -> ProtectedResource:
     """Raises DocumentError: it is not the metadata of this server, or has no authorization server."""
     resource = document.get("resource")
     if not isinstance(resource, str) or not covers(resource, url):
-        raise DocumentError("its metadata names another resource than its URL")
+        raise DocumentError(
+            f"its metadata names another resource than its URL ({_shown(resource)}); set `url` to that address if it "
+            "is the server's own, or ask its operator"
+        )
     servers = _texts(document.get("authorization_servers"))
     if not servers:
-        raise DocumentError("its metadata names no authorization server")
+        raise DocumentError("its metadata names no authorization server; set `oauth.issuer` if you know it")
     return ProtectedResource(resource, servers, _scopes(document.get("scopes_supported")))
 
 
 def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServer:
     """Raises DocumentError: it is the metadata of another issuer, or an address in it may not be used."""
     if document.get("issuer") != issuer:
-        raise DocumentError("the metadata of its authorization server names another issuer")
+        raise DocumentError(
+            f"the metadata of its authorization server names another issuer ({_shown(document.get('issuer'))}, not "
+            f"{_shown(issuer)}); if that is the right one, set `oauth.issuer` to it, or ask the server's operator"
+        )
     token_endpoint = _endpoint(document, "token_endpoint", reach)
     if token_endpoint is None:
         raise DocumentError("the metadata of its authorization server has no `token_endpoint`")
@@ -191,6 +199,14 @@ def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServe
     )
 
 
+def _shown(value: object) -> str:
+    """What a stranger named, short and without characters that a terminal obeys."""
+    if not isinstance(value, str):
+        return "none"
+    text = escaped(value[:_SHOWN_CHARS]).replace("`", "'")
+    return f"`{text}`"
+
+
 def _endpoint(document: Json, name: str, reach: Reach) -> str | None:
     given = document.get(name)
     if given is None:
@@ -198,7 +214,9 @@ def _endpoint(document: Json, name: str, reach: Reach) -> str | None:
     try:
         url = checked_url(given if isinstance(given, str) else "", reach)
     except FetchError as error:
-        raise DocumentError(f"the `{name}` of its authorization server cannot be used: {error}") from None
+        raise DocumentError(
+            f"the `{name}` of its authorization server ({_shown(given)}) cannot be used: {error}; ask its operator"
+        ) from None
     if url.fragment:
         raise DocumentError(f"the `{name}` of its authorization server has a fragment")
     return str(given)

@@ -9,10 +9,12 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 
 from pointsman.config.server_model import Server
 from pointsman.core.model import WallClock
-from pointsman.router.auth.fetch import FetchError, checked_url
+from pointsman.router.auth.fetch import FetchError, checked_url, is_loopback_host
+from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.oauth import tokens
 from pointsman.router.downstream.oauth.discovery import Discovered, SignInError, discover
 from pointsman.router.downstream.oauth.documents import authorization_url, select_scope, union
@@ -135,6 +137,15 @@ class ServerSignIns:
         same = (client.issuer, client.redirect_uri) == (issuer, redirect_uri)
         return same and (not client.expires or client.expires > self._clock())
 
+    async def registered_port(self, server_id: str, server: Server) -> int | None:
+        """The loopback port that the gateway's registered client returns to; None: there is none. Never raises."""
+        try:
+            before = await self.source(server_id, server).reload()
+        except ConnectionLostError:  # the state cannot be read now
+            return None
+        registered = urlsplit(before.client.redirect_uri if before is not None else "")
+        return registered.port if is_loopback_host(registered.hostname or "") else None
+
     async def finish(self, state: str, answer: Mapping[str, str], server_of: Callable[[str], Server | None]) -> Pending:
         """Take what the authorization server answered through the browser, and store the tokens for its code.
 
@@ -147,8 +158,9 @@ class ServerSignIns:
         if pending is None:
             raise SignInError("This sign-in is unknown, has expired or was used already. Begin again.")
         _check_issuer(pending, answer.get("iss"))
-        if answer.get("error") is not None:
-            raise SignInError("The authorization server did not let you sign in, or you refused. Begin again.")
+        if (error := answer.get("error")) is not None:
+            why = f" ({error})" if tokens.is_error_code(error) else ""
+            raise SignInError(f"The authorization server did not let you sign in, or you refused{why}. Begin again.")
         code = answer.get("code")
         if not code or len(code) > _MAX_CODE:
             raise SignInError("The authorization server sent no code. Begin again.")

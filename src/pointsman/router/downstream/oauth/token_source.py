@@ -9,7 +9,12 @@ import time
 from msgspec.structs import replace
 
 from pointsman.core.model import WallClock
-from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError, SignInNeededError
+from pointsman.router.downstream.connection import (
+    CallNotSentError,
+    ConnectionLostError,
+    ScopeNeededError,
+    SignInNeededError,
+)
 from pointsman.router.downstream.oauth import tokens
 from pointsman.router.downstream.oauth.discovery import SignInError, discover
 from pointsman.router.downstream.oauth.documents import Challenge, read_challenge, scopes_in, select_scope, union
@@ -321,7 +326,7 @@ class TokenSource:
             return self._header()  # it was renewed meanwhile
         missing = " ".join(one for one in scopes_in(asked) if one not in scopes_in(credential.scope))
         if not missing:
-            raise ConnectionLostError("it refuses this request, although the sign-in has the scopes that it asks for")
+            raise ScopeNeededError("it refuses this request, although the sign-in has the scopes that it asks for")
         if self._settings.unattended:
             async with self._stepping_up:
                 if self._header() == sent:
@@ -331,7 +336,7 @@ class TokenSource:
             await self._want(credential, union(credential.wanted, asked))
         if self._holder:
             raise self.needed(f"this request needs more scopes ({missing[:200]})")
-        raise ConnectionLostError(
+        raise ScopeNeededError(
             f"this request needs a sign-in with more scopes ({missing[:200]}): "
             f"run `pointsman server login {self._server}`"
         )

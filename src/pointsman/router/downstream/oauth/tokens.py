@@ -191,4 +191,9 @@ def _end(life: object) -> float | None:
 def _error_in(answer: Answer) -> str:
     """The code of an OAuth error. Descriptions are a stranger's words, and are not shown."""
     code = answer.document.get("error")
-    return code if isinstance(code, str) and _ERROR.fullmatch(code) else f"HTTP {answer.status}"
+    return code if isinstance(code, str) and is_error_code(code) else f"HTTP {answer.status}"
+
+
+def is_error_code(text: str) -> bool:
+    """Whether it is a short code, which can be shown."""
+    return _ERROR.fullmatch(text) is not None

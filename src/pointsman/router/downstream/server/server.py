@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pointsman.config.server_model import Timeouts
 from pointsman.core.errors import (
     MAY_HAVE_RUN,
+    NOT_RUN,
     TRY_LATER,
     CallTimeoutError,
     DownstreamError,
@@ -31,6 +32,7 @@ from pointsman.router.downstream.connection import (
     Connection,
     ConnectionLostError,
     Introduction,
+    ScopeNeededError,
     SessionRenewedError,
     SignInNeededError,
 )
@@ -328,7 +330,9 @@ class DownstreamServer:
         if isinstance(error, CallNotSentError):
             if error.over:
                 self._lost(lease, str(error))
-            return NotSentError(self.id, str(error), spent_s)
+            return NotSentError(self.id, str(error), spent_s, self._step_for(error))
+        if isinstance(error, ScopeNeededError):
+            return ServerUnavailableError(self.id, str(error), NOT_RUN)
         return ServerUnavailableError(self.id, str(error), advice)
 
     async def _subscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
@@ -392,8 +396,12 @@ class DownstreamServer:
     def _shared(self) -> ConnectionLease:
         if self._lease is None:
             self.request_reconnect()
-            raise NotSentError(self.id, self.status.reason)
+            raise NotSentError(self.id, self.status.reason, advice=NOT_RUN if self.status.sign_in else TRY_LATER)
         return self._lease
+
+    @staticmethod
+    def _step_for(error: CallNotSentError) -> str:
+        return NOT_RUN if isinstance(error, SignInNeededError) and error.person else TRY_LATER
 
     # ------------------------------------------------------------------ for its supervisor
 

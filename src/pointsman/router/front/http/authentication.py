@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pointsman.catalog.rights import NO_PROJECT
 from pointsman.config.model import UNASSIGNED
-from pointsman.core.errors import ForbiddenError, ScopeError, SignInUnavailableError, UnauthorizedError
+from pointsman.core.errors import ForbiddenError, RefusedError, ScopeError, SignInUnavailableError, UnauthorizedError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Gateway
 from pointsman.router.front.http.headers import Head
@@ -52,14 +52,21 @@ async def verify(sign_in: SignIn, token: str | None) -> None:
     """Verify an access token that is not known yet, so that `authenticate` knows it. Raises HttpError 401, 403, 503."""
     try:
         await sign_in.verify(token)
-    except UnauthorizedError as error:
-        raise unauthorized(str(error)) from None
-    except ScopeError as error:
-        raise insufficient_scope(error) from None
-    except ForbiddenError as error:
-        raise forbidden(str(error)) from None
-    except SignInUnavailableError as error:
-        raise sign_in_unavailable(error) from None
+    except RefusedError as error:
+        refusal = _refusal(error)
+        refusal.person = error.person
+        raise refusal from None
+
+
+def _refusal(error: RefusedError) -> HttpError:
+    match error:
+        case ScopeError():
+            return insufficient_scope(error)
+        case ForbiddenError():
+            return forbidden(str(error))
+        case SignInUnavailableError():
+            return sign_in_unavailable(error)
+    return unauthorized(str(error), error.audit_code)
 
 
 def check_scope(sign_in: SignIn, caller: Caller, message: Json) -> None:

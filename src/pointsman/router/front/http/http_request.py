@@ -173,7 +173,7 @@ class RequestReader:
         message = request.message or {}
         params, method = message.get("params") or {}, message.get("method")
         info = params.get("clientInfo") or (params.get("_meta") or {}).get(CLIENT_INFO_META_KEY)
-        self._gateway.refused(error.audit_code, request.token, method, params, client_name(info))
+        self._gateway.refused(error.audit_code, request.token, method, params, client_name(info), error.person)
 
     def _require_caller(self, caller: Caller | None, claims: Claims) -> None:
         """401 comes first: without a token no details are given. Raises HttpError 401, 403."""

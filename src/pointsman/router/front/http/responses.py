@@ -72,6 +72,7 @@ class HttpError(Exception):
         self._data = data
         self._audit_code = audit_code  # where the audit tells more than the status
         self.scopes: tuple[str, ...] = ()  # OAuth scopes that the request needs and its access token lacks
+        self.person: str | None = None  # whom a verified access token stands for that was refused, for the audit
 
     @property
     def data(self) -> Any:
@@ -142,8 +143,8 @@ def priming_event(event_id: bytes) -> bytes:
     return b"id: %b\r\ndata: \r\n\r\n" % event_id
 
 
-def unauthorized(message: str) -> HttpError:
-    return HttpError(401, message, headers=((b"www-authenticate", b"Bearer"),))
+def unauthorized(message: str, audit_code: str | None = None) -> HttpError:
+    return HttpError(401, message, headers=((b"www-authenticate", b"Bearer"),), audit_code=audit_code)
 
 
 def forbidden(message: str) -> HttpError:

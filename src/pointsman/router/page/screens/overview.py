@@ -30,6 +30,10 @@ MAX_TOKENS = 50  # whose first steps are looked for
 LOOK_AGAIN_S = 2.0  # in the audit, for steps that were not taken yet
 _WHY = {
     "unauthorized": "sends no token, or one that is unknown or has expired",
+    "token_expired": "sends an access token that has expired",
+    "token_audience": "sends an access token for another service",
+    "token_issuer": "sends an access token of an unknown issuer",
+    "token_signature": "sends an access token with a wrong signature",
     "denied": "may not act for this project",
     "unknown_tool": "asks for a tool that it may not use, or that does not exist",
     "rate_limited": "sends more than its share",

@@ -22,6 +22,7 @@ from pointsman.config.value_types import SCOPES, Scope
 from pointsman.core.model import Json
 from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import LastUse, last_uses
+from pointsman.router.auth.metadata import can_sign_in
 from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
 from pointsman.router.clients.setup import snippet
@@ -91,6 +92,7 @@ async def _list(view: View, error: str = "") -> Response:
         more=len(names) > page * ROWS,
         dialects=DIALECTS.values(),
         grants=await _grants(view),
+        signs_in=can_sign_in(config),
         **_choices(config),
     )
 
