@@ -81,8 +81,9 @@ async def test_a_person_signs_in_and_allows_a_client(desk: Office, screens: Scre
         await page.wait_for_selector("text=Claude asks for access")
         await _pictures(screens, page)
         await page.select_option("#project", "attic")
-        await page.uncheck("input[value='*']")
+        await page.check("input[value='these']")
         await page.check("input[value='shop']")
+        await page.check("input[value='read write']")
         await page.click("button[value='allow']")
         await page.wait_for_url(f"{callback}?*")  # the policy of the page lets the form lead there
         answer = await asyncio.wait_for(seen.get(), 10)

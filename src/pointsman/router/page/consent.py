@@ -53,6 +53,8 @@ WAITING_S: Final = 600.0  # for the owner to sign in
 _MAX_KEPT_CHARS: Final = 2800  # of a request in a cookie
 _CODE = re.compile(r"(?:\S*[?&]code=)?([A-Za-z0-9_-]{1,128})")  # a link, or only its code
 _NO_PROJECT: Final = "-"
+_ALL: Final = "all"
+_THESE: Final = "these"
 _SCOPE_TEXTS: Final = {
     ("read",): "Only tools that read",
     ("read", "write"): "No destructive tools",
@@ -163,7 +165,12 @@ class ConsentApp:
         except ClientError as error:
             self._server.refuse(AUTHORIZE, error.code, client=client.name)
             answer = {"error": error.code, "error_description": str(error)}
-            return RedirectResponse(answer_url(redirect_uri, fields.get("state"), self._server.issuer, answer), 303)
+            url = answer_url(redirect_uri, fields.get("state"), self._server.issuer, answer)
+            if redirects.is_loopback(redirect_uri):
+                return RedirectResponse(url, 303)
+            # Anybody can register an address: no link to this gateway leads there before the owner has looked.
+            target = redirects.target_of(redirect_uri)
+            return self._render("consent_error.html", 400, problem=str(error), code=error.code, url=url, target=target)
         return await handle(asked)
 
     async def _show(self, asked: AuthorizationRequest, session: Session, query: str) -> Response:
@@ -185,25 +192,36 @@ class ConsentApp:
     def _choice(self, asked: AuthorizationRequest, form: dict[str, list[str]]) -> Choice:
         """Raises ValueError."""
         config = self._parts.current.config
-        project, servers = asked.project, form.get("servers", [])
+        project = asked.project
         if project is None:
             chosen = _field(form, "project")
             project = UNASSIGNED if chosen == _NO_PROJECT else chosen
             if project not in (UNASSIGNED, *config.projects):
                 raise ValueError("Choose the project that the client acts for.")
-        if not servers or any(one != ANY and one not in config.servers for one in servers):
-            raise ValueError("Choose at least one server, or all.")
+        servers = self._servers(_field(form, "reach"), form.get("servers", []))
         scopes = next((one for one in _scope_choices(asked) if " ".join(one) == _field(form, "scopes")), None)
         if scopes is None:
             raise ValueError("Choose what its tools may do.")
         expiry = _field(form, "expires").strip()
         expires = parse_moment(read_expiry(expiry, datetime.now(UTC))).timestamp() if expiry else 0.0
-        return Choice((project,), (ANY,) if ANY in servers else tuple(servers), scopes, expires)
+        return Choice((project,), servers, scopes, expires)
+
+    def _servers(self, reach: str, named: list[str]) -> tuple[str, ...]:
+        """Raises ValueError, also if the choice is not clear: it never gives more than one part of it says."""
+        if reach not in (_ALL, _THESE) or (reach == _ALL and named):
+            raise ValueError("Choose all servers, or only some and name them.")
+        if reach == _ALL:
+            return (ANY,)
+        if not named or any(one not in self._parts.current.config.servers for one in named):
+            raise ValueError("Choose at least one server, or all.")
+        return tuple(named)
 
     def _consent(
         self, asked: AuthorizationRequest, session: Session, query: str, form: dict[str, list[str]], error: str = ""
     ) -> Response:
         config = self._parts.current.config
+        scopes = _scope_choices(asked)
+        vouched = bool(asked.client.host) and not form  # for others, the owner chooses, and nothing is chosen before
         response = self._render(
             "consent.html",
             400 if error else 200,
@@ -212,17 +230,18 @@ class ConsentApp:
             client=asked.client,
             client_name=asked.client.name or "A client without a name",
             target=redirects.target_of(asked.redirect_uri),
-            loopback=redirects.is_loopback(asked.redirect_uri),
+            local=redirects.is_local(asked.redirect_uri),
             csrf=session.csrf,
             query=query,
             seen=_seen(asked),
             projects={_NO_PROJECT: "Without a project", **{one: one for one in config.projects}},
             servers={one: one for one in config.servers},
-            scopes={" ".join(one): _SCOPE_TEXTS.get(one, f"Only: {', '.join(one)}") for one in _scope_choices(asked)},
+            scopes={" ".join(one): _SCOPE_TEXTS.get(one, f"Only: {', '.join(one)}") for one in scopes},
             chosen={
                 "project": _field(form, "project") or _NO_PROJECT,
-                "servers": form.get("servers", [] if form else [ANY]),
-                "scopes": _field(form, "scopes") or " ".join(asked.scopes),
+                "reach": _field(form, "reach") or (_ALL if vouched else ""),
+                "servers": form.get("servers", []),
+                "scopes": _field(form, "scopes") or (" ".join(asked.scopes) if vouched or len(scopes) == 1 else ""),
                 "expires": _field(form, "expires") if form else DEFAULT_EXPIRY,
             },
         )

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.router.auth.server.office import CALLBACK, Office, Visitor, office, stranger
+from tests.router.auth.server.office import CALLBACK, Office, Visitor, choices, office, stranger
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,11 @@ async def test_the_metadata_name_exactly_this_issuer(desk: Office) -> None:
     assert (await stranger("GET", f"{desk.base}/.well-known/oauth-authorization-server/mcp")).status_code == 404
 
 
+async def test_nothing_is_chosen_for_a_client_that_nobody_vouches_for(visitor: Visitor) -> None:
+    shown = choices((await visitor.ask()).text)
+    assert shown.keys().isdisjoint({"reach", "servers", "scopes"})
+
+
 async def test_a_grant_has_what_the_owner_chose(desk: Office, visitor: Visitor) -> None:
     tokens = await visitor.tokens(project="attic", servers=["shop", "cellar"], scopes="read", expires="12h")
     assert tokens["scope"] == "mcp:read"
@@ -85,7 +90,19 @@ async def test_the_owner_cannot_give_more_than_was_asked_for(visitor: Visitor) -
 
 
 @pytest.mark.parametrize(
-    "chosen", [{"servers": []}, {"servers": ["nowhere"]}, {"project": "nowhere"}, {"expires": "yesterday"}]
+    "chosen",
+    [
+        {"servers": []},
+        {"servers": ["nowhere"]},
+        {"servers": ["*"]},
+        {"servers": ["shop"], "reach": "all"},
+        {"servers": ["*", "shop"]},
+        {"servers": ["shop"], "reach": []},
+        {"reach": []},
+        {"scopes": []},
+        {"project": "nowhere"},
+        {"expires": "yesterday"},
+    ],
 )
 async def test_a_choice_that_makes_no_sense_is_asked_again(visitor: Visitor, chosen: dict[str, str]) -> None:
     refused = await visitor.consent(await visitor.ask(), **chosen)
@@ -224,7 +241,22 @@ async def test_another_port_of_a_loopback_redirect_is_the_clients(visitor: Visit
     """Programs listen at a port that is free (RFC 8252)."""
     asked = await visitor.ask(redirect_uri=CALLBACK.replace("43117", "5555"))
     assert asked.status_code == 200
-    assert 'id="loopback"' in asked.text
+    assert 'id="local"' in asked.text
+
+
+@pytest.mark.parametrize("redirect_uri", ["cursor://mcp/oauth", "com.example.app:/cb", "https://127.0.0.1/cb"])
+async def test_the_owner_is_warned_of_every_local_program(desk: Office, redirect_uri: str) -> None:
+    client = await desk.register(redirect_uris=[redirect_uri])
+    assert 'id="local"' in (await client.ask()).text
+
+
+@pytest.mark.parametrize("redirect_uri", ["https://evil.example/cb", "cursor://mcp/oauth"])
+async def test_no_link_to_the_gateway_leads_the_owner_elsewhere(desk: Office, redirect_uri: str) -> None:
+    client = await desk.register(redirect_uris=[redirect_uri])
+    answer = await client.ask(scope="admin")
+    assert (answer.status_code, answer.headers.get("location")) == (400, None)
+    assert f'href="{redirect_uri}?error=invalid_scope&amp;' in answer.text
+    assert "Go back to" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -234,6 +266,7 @@ async def test_another_port_of_a_loopback_redirect_is_the_clients(visitor: Visit
         ({"code_challenge_method": "plain"}, "invalid_request"),
         ({"code_challenge": None}, "invalid_request"),
         ({"resource": "https://evil.example/mcp"}, "invalid_target"),
+        ({"scope": "admin"}, "invalid_scope"),
     ],
 )
 async def test_other_mistakes_are_told_to_the_client(
