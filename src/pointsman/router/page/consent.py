@@ -26,6 +26,7 @@ from pointsman.config.value_types import SCOPES
 from pointsman.config.values import parse_moment
 from pointsman.core.errors import UnauthorizedError
 from pointsman.router.auth.server import redirects
+from pointsman.router.auth.server.clients import is_document
 from pointsman.router.auth.server.requests import (
     AuthorizationRequest,
     Client,
@@ -50,8 +51,8 @@ STATIC_PATH: Final = "/oauth/static"
 DEFAULT_EXPIRY: Final = "90d"
 MAX_FORM_BYTES: Final = 65_536
 WAITING_S: Final = 600.0  # for the owner to sign in
-_MAX_KEPT_CHARS: Final = 2800  # of a request in a cookie
-_CODE = re.compile(r"(?:\S*[?&]code=)?([A-Za-z0-9_-]{1,128})")  # a link, or only its code
+_MAX_KEPT_CHARS: Final = 2800  # of the requests in a cookie
+_CODE = re.compile(r"(?:\S*[?&]code=)?([A-Za-z0-9_-]{32,128})")  # a link, or only its code
 _NO_PROJECT: Final = "-"
 _ALL: Final = "all"
 _THESE: Final = "these"
@@ -95,9 +96,7 @@ class ConsentApp:
         """A link of `pointsman grant sign-in`, in the browser that has the request, or in another one."""
         if request.method != "GET":  # a program that looks at a link must not use it up
             return Response(status_code=405, headers={"Allow": "GET"})
-        kept = self._parts.sign_ins.unsealed(request.cookies.get(self._kept), "request")
-        query = kept["query"] if kept is not None else ""
-        response = await self._entered(request.query_params.get("code", ""), query)
+        response = await self._entered(request.query_params.get("code", ""), self._waiting(request))
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
 
@@ -105,9 +104,11 @@ class ConsentApp:
         """A link that was pasted into the page, because the request is open in a browser of another machine."""
         check_origin(request, self._origin)
         form = await read_form(request, MAX_FORM_BYTES)
-        return await self._entered(_field(form, "code").strip(), _field(form, "request"))
+        query = _field(form, "request")
+        return await self._entered(_field(form, "code").strip(), [query] if query else [])
 
-    async def _entered(self, code: str, query: str) -> Response:
+    async def _entered(self, code: str, queries: list[str]) -> Response:
+        """`queries`: the requests that wait for the owner, the oldest first."""
         sign_ins, audit = self._parts.sign_ins, self._parts.audit
         found = _CODE.fullmatch(code)
         cookie = await sign_ins.redeem_once(found[1], CONSENT) if found else None
@@ -115,21 +116,46 @@ class ConsentApp:
             many = sign_ins.too_many_failures()
             if not many:
                 audit.record_refusal(UnauthorizedError.code, kind="change", method=SIGN_IN, token_id=None)
-            return self._render("consent_link_refused.html", 429 if many else 403, too_many=many, query=query)
+            context = {"too_many": many, "is_link": found is not None, "query": queries[-1] if queries else ""}
+            return self._render("consent_link_refused.html", 429 if many else 403, **context)
         audit.record_change(SIGN_IN, "consent", client="page")
-        response: Response = RedirectResponse(f"{PATH}?{query}", 303) if query else self._render("consent_ready.html")
+        response = self._next(queries)
         self._set_cookie(response, self._cookie, cookie, CONSENT_S)
         response.delete_cookie(self._kept, path="/oauth")
         return response
 
+    def _next(self, queries: list[str]) -> Response:
+        """Lead the owner to the request that waits; if several do, let the owner choose."""
+        if len(queries) == 1:
+            return RedirectResponse(f"{PATH}?{queries[0]}", 303)
+        waiting = [{"query": query, **self._summary(query)} for query in queries]
+        return self._render("consent_ready.html", waiting=waiting)
+
+    def _summary(self, query: str) -> dict[str, str]:
+        """What tells a request from others, without fetching anything: by the client's own word."""
+        try:
+            fields = read_query(query)
+        except RequestError:
+            return {"client": "", "target": ""}
+        client_id = fields.get("client_id", "")
+        known = self._server.registrar.registration(client_id)
+        name = known.name if known is not None else urlsplit(client_id).netloc if is_document(client_id) else ""
+        return {"client": name, "target": redirects.target_of(fields.get("redirect_uri", ""))}
+
+    def _waiting(self, request: Request) -> list[str]:
+        kept = self._parts.sign_ins.unsealed(request.cookies.get(self._kept), "request")
+        return kept["queries"] if kept is not None else []
+
     def _sign_in(self, request: Request, query: str) -> Response:
-        """Say how to sign in, and keep the request for the way back."""
+        """Say how to sign in, and keep the request for the way back, beside others that wait, if there is room."""
         if request.headers.get("sec-fetch-site") == "cross-site":
             # The page's cookie is not sent when another site leads here, but it is when this page does.
             return self._render("consent_again.html", query=query)
-        response = self._render("consent_sign_in.html", query=query)
-        if len(query) <= _MAX_KEPT_CHARS:
-            sealed = self._parts.sign_ins.sealed("request", {"query": query}, WAITING_S)
+        queries = [*(one for one in self._waiting(request) if one != query), query]
+        fits = sum(map(len, queries)) <= _MAX_KEPT_CHARS
+        response = self._render("consent_sign_in.html", query=query, fits=fits)
+        if fits:
+            sealed = self._parts.sign_ins.sealed("request", {"queries": queries}, WAITING_S)
             self._set_cookie(response, self._kept, sealed, WAITING_S)
         return response
 

@@ -91,6 +91,7 @@ async def _list(view: View, error: str = "") -> Response:
         more=len(names) > page * ROWS,
         dialects=DIALECTS.values(),
         grants=await _grants(view),
+        grants_off=view.parts.authorization.off if view.parts.authorization is not None else "",
         **_choices(config),
     )
 
