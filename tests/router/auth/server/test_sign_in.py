@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
+from html import unescape
 from urllib.parse import urlencode
 
 import pytest
@@ -159,6 +161,27 @@ async def test_a_refresh_token_that_was_stolen_ends_the_grant(desk: Office, visi
     assert (await visitor.initialize(second["access_token"])).status_code == 401
     assert (await visitor.refresh(second["refresh_token"])).json()["error"] == "invalid_grant"
     assert ("oauth/token", "denied", "refresh_token_reused") in await desk.rows()
+
+
+async def test_a_refresh_narrows_the_next_access_token_and_not_the_grant(desk: Office, visitor: Visitor) -> None:
+    first = await visitor.tokens()
+    narrow = (await visitor.refresh(first["refresh_token"], scope="mcp:read admin")).json()
+    assert narrow["scope"] == "mcp:read"
+    assert (await visitor.initialize(narrow["access_token"])).status_code == 200
+    wide = (await visitor.refresh(narrow["refresh_token"])).json()
+    assert wide["scope"] == "mcp"
+    refused = await visitor.refresh(wide["refresh_token"], scope="admin")
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_scope")
+    desk.command("revoke_grant", grant=desk.command("grants")["grants"][0]["id"])
+    assert (await visitor.initialize(narrow["access_token"])).status_code == 401
+
+
+async def test_a_refresh_gives_no_scope_that_the_owner_has_not_given(visitor: Visitor) -> None:
+    first = await visitor.tokens(scopes="read")
+    second = (await visitor.refresh(first["refresh_token"], scope="mcp")).json()
+    assert second["scope"] == "mcp:read"
+    refused = await visitor.refresh(second["refresh_token"], scope="mcp:destructive")
+    assert refused.json()["error"] == "invalid_scope"
 
 
 async def test_a_refresh_token_is_its_clients_alone(desk: Office, visitor: Visitor) -> None:
@@ -367,6 +390,35 @@ async def test_the_link_leads_back_to_the_request(desk: Office, visitor: Visitor
     finally:
         await desk.http.aclose()
         desk.http = mine
+
+
+async def test_the_owner_chooses_among_the_requests_that_wait(desk: Office, visitor: Visitor) -> None:
+    mine, desk.http = desk.http, type(desk.http)(timeout=30)
+    try:
+        await visitor.ask()
+        await visitor.ask()  # the same again
+        await visitor.ask(state="another", redirect_uri=CALLBACK.replace("43117", "5555"))
+        long = await visitor.ask(state="s" * 2500)
+        assert "does not lead to it" in long.text
+        entered = await desk.http.get(desk.command("grant_link")["url"])
+        assert entered.status_code == 200
+        links = re.findall(r'href="(/oauth/authorize\?[^"]+)">Test client</a>', entered.text)
+        assert len(links) == 2
+        assert "127.0.0.1:5555" in entered.text
+        for link in links:
+            assert "asks for access" in (await desk.http.get(desk.base + unescape(link))).text
+    finally:
+        await desk.http.aclose()
+        desk.http = mine
+
+
+@pytest.mark.parametrize("garbage", ["hello", "https://example.com/", "x" * 1000, "pointsman grant sign-in", "%00<b>"])
+async def test_what_is_no_link_is_called_so(desk: Office, visitor: Visitor, garbage: str) -> None:
+    form = {"code": garbage, "request": urlencode(visitor.query())}
+    answer = await stranger("POST", f"{desk.base}/oauth/sign-in", data=form, headers={"Origin": desk.base})
+    assert answer.status_code == 403
+    assert "This is not a link of <code>pointsman grant sign-in</code>" in answer.text
+    assert "Back to the request" in answer.text
 
 
 async def test_a_link_can_be_pasted_and_works_once(desk: Office, visitor: Visitor) -> None:
