@@ -217,7 +217,7 @@ class AuthorizationServer:
             named = scopes_of(asked)
         except ClientError as error:
             raise self._refusal(error.code, str(error), token_id=grant.identity) from None
-        left = tuple(scope for scope in grant.scopes if scope in named)
+        left: tuple[Scope, ...] = tuple(scope for scope in grant.scopes if scope in named)
         if not left:
             text = f"This grant has only: {scope_text(grant.scopes)}."
             raise self._refusal("invalid_scope", text, token_id=grant.identity)
