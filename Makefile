@@ -9,7 +9,7 @@ PIP_INSTALL := $(PIP) install --no-compile --no-deps
 unexport PYTHONDONTWRITEBYTECODE
 UV_INSTALL := uv pip install --quiet --compile-bytecode
 
-.PHONY: help install run test check fix lock fuzz bench bench-archive semantic browser quality soak foreign proxies replicas sandbox clients conformance workflows \
+.PHONY: help install run test check fix lock fuzz bench bench-archive semantic chromium browser quality soak foreign proxies replicas sign-in sandbox clients conformance workflows \
   build sbom docs pictures
 .DEFAULT_GOAL := help
 
@@ -24,8 +24,13 @@ run: .venv/.runtime ## Start the gateway; the first run creates a configuration 
 	@$(BIN)/pointsman serve
 
 # On Python 3.11 tracing adds up to nine tenths to the CPU time of a test, so only CI asks for coverage.
-test: install foreign ## Run all tests but those of `make clients`, `browser` and `replicas`; PYTEST_ARGS=... runs some, COVERAGE=1 measures
-	$(PYTEST) $(or $(PYTEST_ARGS),-m 'not clients and not browser and not replicas' $(if $(COVERAGE),--cov --cov-report=))
+SIGN_IN := tests/router/auth tests/router/accounts tests/router/downstream/oauth tests/router/daemon/test_server_sign_in.py tests/e2e/test_sign_in.py
+
+test: install foreign ## Run all tests but those of `make clients`, `browser`, `replicas` and `sign-in`; PYTEST_ARGS=... runs some, COVERAGE=1 measures
+	$(PYTEST) $(or $(PYTEST_ARGS),-m 'not clients and not browser and not replicas' $(SIGN_IN:%=--ignore=%) $(if $(COVERAGE),--cov --cov-report=))
+
+sign-in: install foreign ## Run the tests of sign-in: of clients at the gateway, of the gateway at servers, of callers at both
+	$(PYTEST) $(or $(PYTEST_ARGS),-m 'not clients and not browser' $(SIGN_IN))
 
 PYTEST = $(BIN)/python -m pytest -n 4 --dist worksteal
 
@@ -161,14 +166,16 @@ sandbox: ## Install bubblewrap where apt-get and root can, for the tests of sand
 	  || echo "Not installed: the tests of sandboxes by bubblewrap will be skipped (apt install bubblewrap)" >&2
 
 # The page's tests drive Debian's Chromium; Playwright's own is not downloaded. Where it cannot be installed, they are skipped.
-browser: install ## Install Chromium where apt-get and root can, and run the tests of the page in it
+chromium: ## Install Chromium where apt-get and root can, for the tests of the page and of clients that sign in
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
 	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing Chromium" \
 	    && { apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1; } \
-	  || echo "Not installed: the tests of the page in Chromium will be skipped (apt install chromium)" >&2
+	  || echo "Not installed: the tests in Chromium will be skipped (apt install chromium)" >&2
+
+browser: install chromium ## Run the tests of the page in Chromium
 	$(PYTEST) -m browser tests/router/page
 
-clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) .foreign/agents/.installed foreign ## Install third-party clients and agents, and run the tests that drive them
+clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) .foreign/agents/.installed foreign chromium ## Install third-party clients and agents, and run the tests that drive them
 	$(PYTEST) -m clients tests/e2e
 
 .foreign/python/.installed: tests/e2e/foreign/requirements.txt | .venv/.installed

@@ -91,6 +91,37 @@ async def test_who_asks_why_is_offered_the_reasons_whatever_the_matter(ask: str,
     assert "archive:context_search" in keys(await tools.search(ME, [ask], None, 4))
 
 
+COVERED = (
+    "retries",
+    "authentication",
+    "rollback",
+    "DNS",
+    "billing",
+    "password rotation",
+    "rate limits",
+    "data retention",
+)
+USED = ("retries()", "SSO", "billing", "MAX_RETRIES", "parse_config")
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("ask", "right"),
+    [
+        *[(f"which page covers {what}", "documents_search") for what in COVERED],
+        *[(f"who uses {what}", "grep_codebase") for what in USED],
+        *[(f"where is {what} used", "grep_codebase") for what in USED],
+    ],
+)
+async def test_who_asks_for_a_page_or_for_usages_is_shown_the_tool_and_not_in_doubt(
+    ask: str, right: str, embeddings: bool
+) -> None:
+    tools = catalog_of(archive(), *servers()[:4], local=BM25SearchProvider(embeddings))
+    best = (await tools.search(ME, [ask], None, 5)).results[0]
+    assert best.tool.tool_name == right
+    assert best.relevance >= 0.2
+
+
 @both_ways
 async def test_every_tool_is_found_by_its_name_however_it_is_spelt(embeddings: bool) -> None:
     """Among the tools of the golden set as well."""

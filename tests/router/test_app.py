@@ -17,7 +17,9 @@ from tests.router.front.served_front import serving
         ("GET", "/.well-known/oauth-protected-resource/mcp"),
         ("GET", "/.well-known/oauth-authorization-server"),
         ("GET", "/.well-known/oauth-authorization-server/projects/research/mcp"),
+        ("GET", "/.well-known/oauth-authorization-server/mcp"),
         ("GET", "/.well-known/openid-configuration"),
+        ("GET", "/.well-known/openid-configuration/mcp"),
     ],
 )
 async def test_the_person_reads_which_command_to_run(verb: str, path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ from tests.e2e.clients.installed import (
     NODE_BIN,
     NODE_FOLDER,
     PYTHON,
+    ROOT,
     environment,
     needs_langchain,
     needs_node,
@@ -146,6 +148,29 @@ async def test_our_own_bridge_for_clients_that_start_commands(gateway: GatewayPr
 def test_every_block_of_the_page_is_run_by_a_test() -> None:
     source = Path(__file__).read_text()
     assert not [name for name in blocks() if f'"{name}"' not in source]
+
+
+SIGN_IN_PAGE = ROOT / "docs" / "guide" / "sign-in-clients.md"
+SIGNING_IN = {
+    "Claude Code": "@anthropic-ai/claude-code",
+    "Codex": "@openai/codex",
+    "OpenCode": "opencode-ai",
+    "MCP Inspector": "@modelcontextprotocol/inspector",
+    "mcp-remote": "mcp-remote",
+    "TypeScript SDK": "@modelcontextprotocol/client",
+    "FastMCP": "fastmcp-slim[client]",
+}
+
+
+def test_the_page_names_the_versions_that_sign_in() -> None:
+    folder = Path(__file__).parent
+    versions: dict[str, str] = {}
+    for package in (folder / "node/package.json", folder.parent / "agents/node/package.json"):
+        versions |= json.loads(package.read_text())["dependencies"]
+    versions |= dict(re.findall(r"^(\S+)==(\S+)$", (folder / "python/requirements.txt").read_text(), re.MULTILINE))
+    section = SIGN_IN_PAGE.read_text().partition("### Tried with real clients")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([^|*]+?)(?: \*)? \| ([0-9.]+) \|", section, re.MULTILINE)
+    assert dict(rows) == {title: versions[package] for title, package in SIGNING_IN.items()}
 
 
 def started_by(name: str, gateway: GatewayProcess) -> dict[str, Any]:

@@ -121,8 +121,8 @@ DOCUMENTS_LIST_DOCUMENTS = ArchiveTool(
     title="List documents",
     description=(
         "List all documents in a collection, with their IDs, titles and sizes: what documents are inside that "
-        "collection, an inventory of the pages, articles, guides and files in a handbook or library. Lets you browse "
-        "everything filed there before searching, or instead of it. Large collections come page by page."
+        "collection, an inventory of the articles, guides and files in a handbook or library. Lets you browse "
+        "everything filed there before searching, or instead of it. Large collections come in parts."
     ),
     input_schema={
         "type": "object",

@@ -288,8 +288,8 @@ DOCUMENTS_FIND_RELATED = ArchiveTool(
     title="Find related documents",
     description=(
         "Find content semantically related to a document or chunk that you have or are reading: more like this one, "
-        "similar or comparable pages and articles, other documents on the same subject or topic, what else there is "
-        "and which pages go with it, to see also or as further reading."
+        "similar or comparable articles, other documents on the same subject or topic, what else there is and which "
+        "pages go with it, to see also or as further reading."
     ),
     input_schema={
         "type": "object",

@@ -40,6 +40,10 @@ _NAME = re.compile(r"(?<=[^\s.!?:\"]\s)['\"(]?[A-Z]\w*")
 _CLOCK = re.compile(
     r"\bwhat(?:'s| is) the (?:time|date)(?: in\b| now\b|\W*$)|\bwhat (?:time|day|date) is it\b", re.IGNORECASE
 )
+_USES = re.compile(
+    r"\bwho (?:uses|calls|imports)\b|\bwhere (?:is|are|do we|do they)\b[^.?!]{1,60}\b(?:use|used|called|imported)\b",
+    re.IGNORECASE,
+)
 _IDENTIFIER = re.compile(r"\b(?:[A-Za-z]+(?:_[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)\b")
 
 
@@ -147,8 +151,13 @@ def names_in(text: str) -> Iterator[str]:
 
 
 def words_for_values(text: str) -> dict[str, None]:
-    """The words for all values in a text, each once and in order. The time that one asks for is the current one."""
+    """The words for all values in a text, each once and in order.
+
+    The time that one asks for is the current one, and who asks where something is used wants its usages in the code.
+    """
     found: dict[str, None] = dict.fromkeys(["current"]) if _CLOCK.search(text) else {}
+    if _USES.search(text):
+        found.update(dict.fromkeys(("usages", "callers", "code")))
     for value in text.split():
         if "." in value or "/" in value or "\\" in value:
             found.update(dict.fromkeys(_words_for(value.strip(_AROUND)[:MAX_VALUE_CHARS])))

@@ -30,7 +30,10 @@ MAX_DOCUMENTS: Final = 64
 DOCUMENT_S: Final = 300.0
 UNUSED_S: Final = 86_400.0
 REGISTRATIONS: Final = 20, 0.1  # in all: a burst, and then so many a second
-ADDRESS_REGISTRATIONS: Final = 5, 1 / 60  # of one address
+ADDRESS_REGISTRATIONS: Final = (
+    10,
+    1 / 60,
+)  # of one address, where all clients of a machine may come from; some register twice
 MAX_ADDRESSES: Final = 1000
 _REGISTERED: Final = "registered."
 _DOCUMENT = "The metadata document of the client cannot be used"
