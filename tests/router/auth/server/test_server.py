@@ -7,12 +7,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from starlette.applications import Starlette
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.core.errors import SignInUnavailableError, UnauthorizedError
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
+from pointsman.router.auth.server.endpoints import oauth_endpoints
 from pointsman.router.auth.server.requests import AuthorizationRequest, Client, ClientError, RequestError
 from pointsman.router.auth.server.server import AuthorizationServer, Choice
 from pointsman.router.auth.sign_in import Access
@@ -126,6 +129,19 @@ async def test_an_access_token_with_fewer_scopes_ends_with_its_grant(tmp_path: P
     await server.revoke(grant, client="test")
     assert sorted(ended) == [wide.id, narrow.id]
     assert server.rights_of(narrow.id) is None
+
+
+async def test_a_flood_of_registrations_is_told_when_to_come_back_and_writes_few_rows(tmp_path: Path) -> None:
+    server = _server(tmp_path)
+    app = Starlette(routes=oauth_endpoints(server, lambda request: None, lambda endpoint: endpoint))
+    asked = {"redirect_uris": ["https://app.example/cb"]}
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="https://mcp.example") as http:
+        answers = [await http.post("/oauth/register", json=asked) for _ in range(100)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert len(refused) > 50
+    assert 1 <= int(refused[0].headers["retry-after"]) <= 10
+    assert f"Try again in {refused[0].headers['retry-after']} s" in refused[0].json()["error_description"]
+    assert server._audit.last_seq <= 100 - len(refused) + 5
 
 
 def test_a_reload_says_what_it_means_for_clients(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

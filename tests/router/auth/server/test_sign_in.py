@@ -504,14 +504,3 @@ async def test_every_step_is_in_the_audit(desk: Office, visitor: Visitor) -> Non
     await stranger("POST", f"{desk.base}/oauth/revoke", data={"token": tokens["access_token"]})
     methods = [method for method, outcome, code in await desk.rows() if (outcome, code) == ("ok", what)]
     assert sorted(methods) == ["oauth/authorize", "oauth/refresh", "oauth/revoke", "oauth/token"]
-
-
-async def test_a_flood_of_registrations_is_told_when_to_come_back_and_writes_few_rows(desk: Office) -> None:
-    """The last test of the module: nobody can register for a while."""
-    asked = {"redirect_uris": [CALLBACK]}
-    answers = [await desk.http.post(f"{desk.base}/oauth/register", json=asked) for _ in range(60)]
-    refused = [answer for answer in answers if answer.status_code == 429]
-    assert len(refused) > 30
-    assert 1 <= int(refused[0].headers["retry-after"]) <= 10
-    assert f"Try again in {refused[0].headers['retry-after']} s" in refused[0].json()["error_description"]
-    assert 1 <= len([row for row in await desk.rows() if row == ("oauth/register", "denied", "slow_down")]) <= 5
