@@ -117,6 +117,7 @@ async def test_grants_are_on_the_screen_of_the_tokens(desk: Office, screens: Scr
 async def test_no_word_of_a_grant_is_broken_on_a_small_desktop(desk: Office, screens: Screens) -> None:
     desk.http.cookies.clear()
     await desk.sign_in()
+    await (await desk.register(client_name="Here")).tokens()
     visitor = await desk.register(client_name="Claude Code (pointsman)", redirect_uris=["https://claude.ai/cb"])
     await visitor.tokens(project="attic", servers=["shop", "cellar"], scopes="read write")
     async with _page(screens) as page:
