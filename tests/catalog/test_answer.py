@@ -15,7 +15,7 @@ from pointsman.catalog.answer import (
     MAX_SCHEMA,
     render_answer,
 )
-from pointsman.catalog.results import SearchOutcome, gap_notices
+from pointsman.catalog.results import NOTHING_FITS, SearchOutcome, fit_notice, gap_notices
 from pointsman.core.model import Caller, Json
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
 from tests.catalog.sources import SmallServer, catalog_of, config_of
@@ -312,6 +312,15 @@ async def test_doubtful_results_are_shown_with_a_notice() -> None:
     assert len(shown["results"]) == 1
     assert "No tool seems to fit" in shown["notice"]
     assert "notice" not in render_answer(await found(SearchHit("one:t0", 0.33), tools=[definition("t0")]))
+
+
+def test_an_empty_query_and_words_that_no_tool_has_get_sentences_of_their_own() -> None:
+    nothing = SearchHits([], [0.0])
+    assert fit_notice((), nothing, ["file"]) == NOTHING_FITS
+    assert fit_notice((), nothing, ["", " \n"]) == "The query is empty. Say in a few words what should be done."
+    nothing.known_words = False
+    assert "ask again in English" in (fit_notice((), nothing, ["wetter in berlin morgen"]) or "")
+    assert fit_notice((), nothing, ["天気"], in_script=False) == NOTHING_FITS  # another notice says so
 
 
 async def test_a_query_that_nothing_fits_is_named() -> None:

@@ -17,7 +17,7 @@ from pointsman.config.loader import advice, parse
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller
-from pointsman.router.gateway.confirmation_text import MAX_CHARS, shown_arguments
+from pointsman.router.gateway.confirmation_text import MAX_CHARS, shown_arguments, whole_arguments
 
 IDS = ("a", "b")
 PATTERNS = ["a:wipe", "*:look", "b:*", "*", "*:*ip*", "a:*e", "nowhere:x"]
@@ -198,6 +198,41 @@ def test_a_long_text_shows_its_head_and_its_tail_and_hides_no_neighbour(masked: 
     assert re.search(r'"text": "begins.*5,010 characters.*ends"', shown)
     assert '"path": "/etc/passwd"' in shown
     assert "shortened" in shown
+
+
+MIDDLE = "a" * 200 + " rm -rf /home/ada " + "b" * 207  # 425 characters, of which the middle matters
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("others", [{}, {"path": "/etc/passwd", "mode": 7}])
+def test_a_text_is_shown_whole_where_there_is_room(masked: bool, others: dict[str, Any]) -> None:
+    shown = shown_arguments({"command": MIDDLE, **others}, masked=masked)
+    assert MIDDLE in shown
+    assert "shortened" not in shown
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("letter", ["x", '"', "ä", "\u202e", "\U000e0001"])
+def test_long_texts_use_the_room_that_short_ones_leave(masked: bool, letter: str) -> None:
+    shown = shown_arguments({"a": letter * 9_000, "path": "/etc/passwd", "b": letter * 9_000}, masked=masked)
+    assert 2_600 < len(shown) < 3_200
+    assert shown.count("9,000 characters") == 2
+
+
+def test_the_owner_may_see_all_of_it_up_to_64_kib() -> None:
+    arguments = {"lines": [f"line {number}" for number in range(2_000)], "api_key": "hunter2", "path": "/etc/passwd"}
+    assert "line 1000" not in shown_arguments(arguments, masked=True)
+    whole = whole_arguments(arguments)
+    assert whole is not None
+    assert [line for line in arguments["lines"] if f'"{line}"' not in whole] == []
+    assert "hunter2" not in whole
+    assert "shortened" not in whole
+    assert whole_arguments({"command": MIDDLE}) is None  # the question has it all
+    large = whole_arguments({"begins": "<" + "x" * 1_000_000 + ">", "path": "/etc/passwd"})
+    assert large is not None
+    assert re.search(r'"<x{30000,}… \(1,000,002 characters\) …x{30000,}>"', large)
+    assert len(large) < 70_000
+    assert "shortened: they have 1,000,0" in large
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -100,6 +100,8 @@ async def test_a_visit_is_asked_for_only_with_https(mode: Mode, gateway: Gateway
         ("file:///etc/passwd", False),
         ("data:text/html,x", False),
         ("https://", False),
+        ("https://user:pw@example.test/", False),
+        ("https://bank.test@example.test/", False),
         ("https:///path", False),
         ("https:example.test", False),
         ("//example.test", False),

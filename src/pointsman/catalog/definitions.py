@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 MAX_DEPTH = 200  # of a definition; one near the encoder's own limit would fail inside an answer, with all others in it
 MAX_REMEMBERED = 50_000  # definitions of all servers together; a server may invent new names without end
 MAX_LOGGED_NAMES = 10  # in one line
+ASK_TO_APPROVE = "The call was not sent. The operator reviews the change with `pointsman pin diff`."
 LOOK_AGAIN = NextStep(
     "Call tool_discovery to see its tools as they are now.",
     ASK_OPERATOR,
@@ -113,8 +114,14 @@ def _title_of(tool: Json) -> str:
     return title if isinstance(title, str) else ""
 
 
-def check_unchanged(before: KnownTool, now: KnownTool | None) -> None:
-    """Raises ServerUnavailableError unless a tool is as it was before its server restarted, as the call expects."""
+def check_unchanged(before: KnownTool, now: KnownTool | None, *, held: bool = False) -> None:
+    """Raises ServerUnavailableError unless a tool is as it was before its server restarted, as the call expects.
+
+    `held`: a definition of it waits for approval.
+    """
+    if now is None and held:
+        reason = "its definition of this tool has changed and waits for the operator's approval"
+        raise ServerUnavailableError(before.server_id, reason, ASK_TO_APPROVE)
     if now is None:
         raise ServerUnavailableError(before.server_id, "it has restarted without this tool", LOOK_AGAIN)
     if now.digest != before.digest:

@@ -29,6 +29,8 @@ UsageFigures = Callable[[str | None, Sequence[str]], Mapping[str, float]]
 """For a project and its queries: by tool key, from 0 to 1, how regularly it was chosen for such requests."""
 
 NOTHING_FITS = "No tool seems to fit. Try other words, with one query for each step of the task."
+EMPTY_QUERY = "The query is empty. Say in a few words what should be done."
+NO_KNOWN_WORD = "No tool has any of these words: if they are not English, ask again in English."
 NO_TOOLS = "There are no tools that you can use here"
 MAX_NAMED_SERVERS = 20  # in one sentence, for the model reads it with every answer
 MAX_NAMED_PROJECTS = 10
@@ -192,11 +194,20 @@ def gap_notices(gaps: Mapping[str, Gap]) -> tuple[str, ...]:
     return tuple(_GAP_NOTICES[kind].format(_name_servers(servers)) for kind, servers in by_kind.items() if servers)
 
 
-def fit_notice(results: Sequence[SearchResult], hits: Sequence[SearchHit], queries: int) -> str | None:
-    """The notice if nothing fits, or nothing fits one of several queries, or what fits it had no room."""
+def fit_notice(
+    results: Sequence[SearchResult], hits: Sequence[SearchHit], asked: Sequence[str], *, in_script: bool = True
+) -> str | None:
+    """The notice if nothing fits, or nothing fits one of several queries, or what fits it had no room.
+
+    `in_script`: the queries are in the script of the tools, so that their words may be known.
+    """
+    queries = len(asked)
+    if not any(query.strip() for query in asked):
+        return EMPTY_QUERY
     fitting = [result for result in results if result.relevance >= DOUBTFUL]
     if not fitting:
-        return NOTHING_FITS
+        unknown = in_script and isinstance(hits, SearchHits) and not hits.known_words
+        return f"{NOTHING_FITS} {NO_KNOWN_WORD}" if unknown else NOTHING_FITS
     if queries == 1:
         return None
     shown = {index for result in fitting for index in result.intents}

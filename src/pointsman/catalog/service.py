@@ -220,14 +220,14 @@ class ToolCatalogService:
             results = rank_by_usage(results, figures)[:max_results]
         if len(queries) > 1:
             results = best_of_each_first(results)
+        script = script_notice(results, queries) if available.tools else None
         fit = (
-            fit_notice(results, ranking.hits, len(queries))
+            fit_notice(results, ranking.hits, queries, in_script=script is None)
             if available.tools
             else self._why_no_tools(caller, available)
         )
         unavailable = ranking.unavailable
         fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
-        script = script_notice(results, queries) if available.tools else None
         notice = " ".join(filter(None, (*available.notices, fit, script, fallback))) or None
         code = unavailable.code if unavailable is not None else None
         more = more_tools(results, available.tools)
@@ -307,7 +307,7 @@ class ToolCatalogService:
             if isinstance(answer, ListFailure):
                 return await self._resolve_when_back(caller, key, before, permitted)
             if before is not None and self._may_use(caller, key, before):
-                check_unchanged(before, answer.items.get(key.tool_name))
+                self._check_unchanged(key, before, answer)
         return self._authorize(caller, key, answer, listed)
 
     async def resolve_again(self, caller: Caller, tool: KnownTool) -> None:
@@ -336,8 +336,15 @@ class ToolCatalogService:
         if isinstance(answer, ListFailure) and source.session is not session and restarts > 1:
             return await self._resolve_when_back(caller, key, before, permitted, restarts - 1)
         if before is not None and isinstance(answer, Snapshot) and self._may_use(caller, key, before):
-            check_unchanged(before, answer.items.get(key.tool_name))
+            self._check_unchanged(key, before, answer)
         return self._authorize(caller, key, answer, listed)
+
+    def _check_unchanged(self, key: ToolKey, before: KnownTool, answer: Snapshot[KnownTool]) -> None:
+        """Raises ServerUnavailableError."""
+        now = answer.items.get(key.tool_name)
+        waiting = (one.name for one in self.admission.held(key.server_id) if one.kind == "tool")
+        held = now is None and key.tool_name in waiting
+        check_unchanged(before, now, held=held)
 
     async def _wait_for_start(self, caller: Caller, key: ToolKey, permitted: bool) -> None:
         """Wait for the server of a tool, or until a reload forbids a tool that was `permitted`."""

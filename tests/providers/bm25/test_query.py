@@ -47,6 +47,13 @@ async def test_a_synonym_finds_the_tool_but_the_word_itself_finds_it_first() -> 
     assert [hit.explanation for hit in hits] == ["remove, note in name", "~remove, note in name", "note in name"]
 
 
+async def test_a_query_of_which_no_tool_has_a_word_is_told_apart() -> None:
+    tools = [ToolDocument("s:forecast", "forecast", "s", "The weather of tomorrow, such as in Berlin", {})]
+    for query, known in (("wetter in Berlin morgen", False), ("weather", True), ("wheather", False), ("", True)):
+        hits = await BM25SearchProvider(embeddings=False).search(SearchRequest((query,), None, tools, 5))
+        assert (query, hits.known_words) == (query, known)
+
+
 async def test_two_wishes_in_one_query_are_both_heard() -> None:
     names = ("book_flight", "send_mail", "flight_status_of_many_airports", "read_note")
     tools = [ToolDocument(f"s:{name}", name, "s", "", {}) for name in names]

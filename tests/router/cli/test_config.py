@@ -113,6 +113,12 @@ def test_a_file_that_is_not_there_is_named(folder: Path) -> None:
     assert result.stderr == "elsewhere.yaml: cannot be read: No such file or directory\n"
 
 
+def test_serve_says_what_to_do_about_a_variable_that_names_no_file(folder: Path) -> None:
+    result = run("serve", "--state-dir", "state", POINTSMAN_CONFIG="elsewhere.yaml")
+    assert result.exit_code == 2
+    assert "the variable POINTSMAN_CONFIG names it. Correct the variable or unset it" in result.stderr
+
+
 def test_show_prints_what_holds_without_secrets(folder: Path) -> None:
     (folder / "pointsman.yaml").write_text(GOOD)
     result = run("config", "show", POINTSMAN_PORT="4000")

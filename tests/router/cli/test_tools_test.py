@@ -32,11 +32,13 @@ async def test_kept_requests_that_find_their_tools_pass_and_others_fail(shop: Sh
         assert case["missed"] is False
     assert passed.json["summary"]["now"]["firstThree"] == 1.0
 
-    kept.write_text(f"{KEPT}- {{query: paint an object, expected: shop:erase, worst_rank: 100}}\n")
+    kept.write_text(f"{KEPT}- {{query: paint an object, expected: [shop:erase, shop:vanish], worst_rank: 100}}\n")
     failed = await run(tmp_path, "tools", "test")
     assert failed.code == 1
     assert "missed: wanted 100 or better" in failed.stdout
     assert "1 request of 4 missed" in failed.stderr
+    assert "No server has the tool `shop:vanish`, which is expected." in failed.stderr
+    assert failed.stderr.count("No server has") == 1
     assert await shop.rows() == []  # a trial is no discovery
 
 
@@ -50,16 +52,18 @@ async def test_a_file_with_mistakes_is_refused_with_the_entry_and_an_example(sho
         ("- {query: [], expected: a:b}", "`query` must be a text"),
         ("- {query: x, expected: {a: b}}", "`expected` must be a text"),
         ("- {query: x, expected: a:b, project: 3}", "`project` must be a text"),
-        ("- [", "cannot be read"),
+        ("- {query: x, expected: a:b}\n- [", "cannot be read: line 2: "),
         ("[" * 100_000, "cannot be read"),
         ("- x\n" * 300_000, "must be a list"),
     ):
         file.write_text(text)
         refused = await run(tmp_path, "tools", "test", str(file))
         assert (refused.code, said in refused.stderr) == (2, True), refused.stderr[:500]
+        assert "unicode string" not in refused.stderr
     file.write_text("- {query: x, expected: a:b}")
     for options, said in (
         ((str(file), "--audit"), "either FILE or --audit"),
+        ((str(file), "--since", "7d"), "--since needs --audit"),
         ((str(file), "--before", str(file)), "is not what"),
     ):
         refused = await run(tmp_path, "tools", "test", *options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ TOOLS = ("files:read_file", "files:delete_file", "web:fetch")
 SERVER = {"command": "x"}
 
 
-def notes(config: dict[str, Any], **states: dict[str, Any]) -> list[str]:
+def notes(
+    config: dict[str, Any], tools: Sequence[str] = TOOLS, held: Sequence[str] = (), **states: dict[str, Any]
+) -> list[str]:
     config = {"servers": {"files": SERVER, "web": SERVER}, **config}
-    usual = {"enabled": True, "state": "running", "tools": 2, "held": 0}
+    usual = {"enabled": True, "state": "running", "tools": 2}
     listed = [{"id": one, **usual, **states.get(one, {})} for one in config["servers"]]
     loaded = parse(json.dumps(config), "f.yaml", {})
     status = {"servers": {"list": listed}}
-    inspected = Inspected(loaded, (), None, Path("x"), status=status, tools=TOOLS)
+    inspected = Inspected(loaded, (), None, Path("x"), status=status, tools=tools, held_tools=held)
     return [finding.message for finding in check_patterns(inspected)]
 
 
@@ -49,10 +52,19 @@ def test_a_misspelt_tool_is_noted_wherever_it_is_named() -> None:
 
 def test_nothing_is_concluded_about_servers_whose_tools_are_not_all_known() -> None:
     config = {"unassigned": {"confirm": ["files:x", "*:x"]}}
-    for state in ({"state": "failed"}, {"tools": None}, {"held": 1}, {"enabled": True, "state": "starting"}):
+    for state in ({"state": "failed"}, {"enabled": True, "state": "starting"}):
         assert notes(config, files=state) == []
+    assert notes(config, TOOLS[2:]) == []  # `files` has listed nothing
     disabled = {"enabled": False, "state": "stopped", "tools": None}
     assert notes(config, files=disabled) == ["`unassigned.confirm`: `*:x` fits no tool that a server lists."]
+
+
+def test_the_tools_that_wait_for_approval_are_known() -> None:
+    config = {"unassigned": {"confirm": ["files:move_file", "files:moev_file", "*:copy_*"]}}
+    told = ["`unassigned.confirm`: `files:moev_file` fits no tool that a server lists. Did you mean `files:move_file`?"]
+    held = ["files:move_file", "files:copy_file"]
+    assert notes(config, held=held) == told
+    assert notes(config, TOOLS[2:], held) == told
 
 
 def test_the_notes_are_bounded() -> None:

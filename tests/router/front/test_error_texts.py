@@ -87,6 +87,7 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ("Invalid or expired requestState.", "Make the call again without it."),
     ("Method not allowed.", "Use {}."),
     ("Method not found.", "The gateway's `capabilities` say what it supports."),
+    ("Nobody answered within {} s, so this requestState has expired.", "Make the call again without it."),
     ("Parse error: the body is not JSON.", "Send one JSON-RPC message."),
     ("Parse error: this line is not JSON.", "Send one JSON-RPC message on each line."),
     ("Prompt not found.", "Call `prompts/list` to see the prompts you can use."),

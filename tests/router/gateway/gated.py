@@ -80,6 +80,7 @@ def config_of(folder: Path) -> dict[str, Any]:
         {"name": "look", "inputSchema": schema, "annotations": READS},
         {"name": "add", "inputSchema": schema, "annotations": WRITES},
         {"name": "wipe", "inputSchema": schema},
+        {"name": "refusable", "inputSchema": schema},
         {"name": "announce", "inputSchema": schema, "annotations": READS},
     ]
     return {
@@ -89,6 +90,7 @@ def config_of(folder: Path) -> dict[str, Any]:
             "old": stdio_asker("legacy", trace),
             "new": stdio_asker("modern", trace),
             "kept": from_file(folder / "kept.json", "k", {"tools": tools}, trust_annotations=True, pin="off"),
+            "pinned": from_file(folder / "pinned.json", "p", {"tools": tools}, trust_annotations=True, pin="first-use"),
             "flat": from_file(folder / "flat.json", "f", {"tools": tools}, trust_annotations=True, projects=["flat"]),
         },
     }

@@ -69,6 +69,34 @@ def test_a_repeated_call_is_listed_once_and_one_token_has_a_bound(open_values: O
     assert len(store.pending()) == MOST_DEFERRED + 1
 
 
+def test_a_refusal_of_a_very_call_is_stronger_than_always(open_values: Open) -> None:
+    store = Approvals(open_values())
+    listed = store.defer(pending(), 60)
+    assert listed is not None
+    store.always(replace(CALL, digest="another"), SECRET, "cli")
+    assert store.look(CALL, SECRET).always
+    assert store.refusal(CALL) is None
+    assert store.answer(listed, "refuse", "cli", 60)
+    found = store.look(CALL, SECRET)
+    assert (found.always, found.answer, found.by) == (False, "refuse", "cli")
+    assert store.refusal(CALL) is not None
+    assert all(store.refusal(other) is None for other in OTHERS)
+    assert store.look(replace(CALL, digest="another"), SECRET).always
+    assert store.answer(replace(listed, answer="refuse"), "once", "cli", 60)  # the newest word holds
+    assert store.refusal(CALL) is None
+
+
+def test_a_refused_call_of_a_client_that_was_asked_stays_refused(open_values: Open) -> None:
+    store = Approvals(open_values())
+    store.refuse(pending(asked=True), "page", 60)
+    (found,) = store.pending()
+    assert (found.asked, found.answer, found.by) == (False, "refuse", "page")
+    assert store.refusal(CALL) is not None
+    assert all(store.refusal(other) is None for other in OTHERS)
+    store.forget_refusal(CALL)
+    assert (store.refusal(CALL), store.pending()) == (None, [])
+
+
 def test_always_is_for_the_token_with_this_secret_and_the_tool_with_this_definition(open_values: Open) -> None:
     store = Approvals(open_values())
     standing = store.always(CALL, SECRET, "page")

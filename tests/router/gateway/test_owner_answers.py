@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ import pytest
 from mcp import types
 
 from pointsman.router.owner.client import OperationError
-from tests.e2e.client import BOTH_ERAS, Mode
+from tests.e2e.client import BOTH_ERAS, Assistant, Mode
 from tests.e2e.people import person
 from tests.gateway_process import gateway_process
 from tests.router.conftest import audit_rows
@@ -57,7 +58,7 @@ async def test_a_client_that_cannot_be_asked_repeats_its_call_after_the_owner_sa
             await gated.owner("answer_approval", id=one["id"], answer="refuse")
         assert code_of(await model.execute("old:plain", tag=tag)) == "confirmation_refused"
         with pytest.raises(OperationError, match="has been answered already"):
-            await gated.owner("answer_approval", id=named[1], answer="once")
+            await gated.owner("answer_approval", id=named[1], answer="refuse")
     assert (gated.ran(tag), gated.ran(f"{tag}!")) == (1, 0)
     rows = await gated.rows("old:plain")
     assert {("denied", "confirmation_required", "listed"), ("ok", None, "cli once")} <= set(rows)
@@ -76,8 +77,8 @@ async def test_always_is_for_one_token_and_tool_until_its_definition_changes(gat
             while not (answer := await model.execute("kept:wipe", all="more")).is_error:
                 await asyncio.sleep(0.05)
         assert code_of(answer) == "confirmation_required"
-        (standing,) = (await gated.owner("approvals"))["always"]
-        assert (standing["toolKey"], standing["inEffect"]) == ("kept:wipe", False)
+        (standing,) = [one for one in (await gated.owner("approvals"))["always"] if one["toolKey"] == "kept:wipe"]
+        assert standing["inEffect"] is False
         await gated.owner("answer_approval", id=(await gated.one_pending("kept:wipe"))["id"], answer="always")
         assert await model.text("kept:wipe", all="more") == "k"
         await gated.owner("withdraw_approval", id=standing["id"])
@@ -127,6 +128,82 @@ async def test_an_answer_that_was_withdrawn_is_asked_again(gated: Gated) -> None
         await gated.owner("withdraw_approval", id=session["id"])
 
 
+async def _deferred(gated: Gated, model: Assistant, tag: str, answer: str | None) -> str:
+    """Have a call of `kept:refusable` listed and answered; its id."""
+    assert code_of(await model.execute("kept:refusable", tag=tag)) == "confirmation_required"
+    approval = str((await gated.one_pending("kept:refusable", f'"{tag}"'))["id"])
+    if answer is not None:
+        await gated.owner("answer_approval", id=approval, answer=answer)
+    return approval
+
+
+async def test_the_owners_no_to_a_call_is_stronger_than_always_and_its_newest_word_holds(gated: Gated) -> None:
+    async with person(gated.gateway, "auto", able=False) as (_, model):
+        before = await _deferred(gated, model, "before", "refuse")
+        after = await _deferred(gated, model, "after", None)
+        await _deferred(gated, model, "other", "always")
+        told = {one["id"]: one["always"] for one in (await gated.owner("approvals"))["pending"]}
+        assert told[after] is True  # it runs when it is repeated
+        assert await model.text("kept:refusable", tag="anything") == "k"
+        assert code_of(await model.execute("kept:refusable", tag="before")) == "confirmation_refused"
+        await gated.owner("answer_approval", id=after, answer="refuse")
+        assert code_of(await model.execute("kept:refusable", tag="after")) == "confirmation_refused"
+        await gated.owner("answer_approval", id=before, answer="once")
+        assert await model.text("kept:refusable", tag="before") == "k"
+        await gated.owner("answer_approval", id=after, answer="always")
+        assert await model.text("kept:refusable", tag="after") == "k"
+    for one in (await gated.owner("approvals"))["always"]:
+        if one["toolKey"] == "kept:refusable":
+            await gated.owner("withdraw_approval", id=one["id"])
+
+
+@pytest.mark.parametrize("mode", BOTH_ERAS)
+async def test_a_clients_yes_for_the_session_never_outvotes_the_owners_no(mode: Mode, gated: Gated) -> None:
+    tag = f"no-{mode}"
+    async with person(gated.gateway, "auto", able=False) as (_, model):
+        await _deferred(gated, model, tag, "refuse")
+    judge = Judge("ada", words=["session"])
+    async with person(gated.gateway, mode, who=judge) as (_, model):
+        assert await model.text("kept:refusable", tag=f"{tag}, other") == "k"
+        assert await model.text("kept:refusable", tag=f"{tag}, third") == "k"
+        assert code_of(await model.execute("kept:refusable", tag=tag)) == "confirmation_refused"
+    assert len(judge.judged) == 1
+    for one in (await gated.owner("approvals"))["sessions"]:
+        if one["toolKey"] == "kept:refusable":
+            await gated.owner("withdraw_approval", id=one["id"])
+
+
+async def test_a_yes_to_a_tool_that_has_changed_since_is_said_to_have_no_effect(gated: Gated) -> None:
+    async def listed(tag: str) -> dict[str, Any]:
+        (one,) = [one for one in (await gated.owner("approvals"))["pending"] if f'"{tag}"' in one["arguments"]]
+        return dict(one)
+
+    async with (
+        person(gated.gateway, "auto", able=False) as (_, model),
+        speaker(gated.gateway, "modern", capabilities=FORM) as one,
+    ):
+        for tag in ("yes-before", "yes-after", "no-after"):
+            assert code_of(await model.execute("pinned:wipe", tag=tag)) == "confirmation_required"
+        before = await gated.owner("answer_approval", id=(await listed("yes-before"))["id"], answer="once")
+        assert (before["changed"], before["asked"]) == (None, False)
+        asked = await parked(one, "pinned:wipe", "asked")
+        file = gated.folder / "pinned.json"
+        file.write_text(file.read_text().replace('{"name": "wipe"', '{"name": "wipe", "description": "Wipes more"'))
+        assert await model.text("pinned:announce") == "p"
+        async with asyncio.timeout(20):
+            while (await listed("yes-before"))["changed"] is None:
+                await model.execute("pinned:wipe", tag="again")
+        assert (await listed("yes-before"))["changed"] == "held"
+        after = await gated.owner("answer_approval", id=(await listed("yes-after"))["id"], answer="always")
+        assert after["changed"] == "held"
+        assert "no effect" in after["note"]
+        assert "waits for `pointsman pin approve pinned:wipe`" in after["note"]
+        (standing,) = [each for each in (await gated.owner("approvals"))["always"] if each["toolKey"] == "pinned:wipe"]
+        assert standing["inEffect"] is False
+        late = await one.result("tools/call", executing("pinned:wipe", "asked", asked, answer="once"))
+    assert "its definition of this tool has changed and waits for the operator's approval" in late["content"][0]["text"]
+
+
 # ------------------------------------------------------------------ the owner answers an open question
 
 
@@ -137,6 +214,8 @@ async def test_the_owner_may_answer_before_a_legacy_client_does(gated: Gated) ->
         assert (pending["asked"], len(judge.judged)) == (True, 1)
         await gated.owner("answer_approval", id=pending["id"], answer="refuse")
         assert code_of(await call) == "confirmation_refused"
+        assert code_of(await model.execute("new:stay", tag="both")) == "confirmation_refused"
+        assert len(judge.judged) == 1  # the owner's no holds for the same call, so the client is not asked
         call = asyncio.create_task(model.execute("new:plain", tag="both"))
         await gated.owner("answer_approval", id=(await gated.one_pending("new:plain", "both"))["id"], answer="once")
         assert not (await call).is_error
@@ -204,6 +283,14 @@ async def test_the_command_lists_and_answers(gated: Gated) -> None:
         assert r'"tag": "cmd\u202e"' in text
         assert (await command("nothing"))[0] == 2
         assert (await command(pending["id"], "--always", "--refuse"))[0] == 2
+        await model.execute("new:places", tag="a" * 2_000 + "middle" + "b" * 2_000)
+        long = (await gated.one_pending("new:places", "aaa"))["id"]
+        assert "middle" not in (await command())[1]
+        code, text = await command(long, "--show")
+        assert (code, "aamiddlebb" in text, "shortened" in text) == (0, True, False)
+        await gated.owner("answer_approval", id=long, answer="refuse")
+        assert re.search(rf"{long}  answered \(refuse\).*\n  arguments  .*\n +\"tag\": \"aaa", (await command())[1])
+        assert "aamiddlebb" in json.loads((await command(long, "--show", "--json"))[1])["arguments"]
         code, text = await command(pending["id"], "--refuse")
         assert (code, text) == (0, "Refused: new:places by test.\n")
         assert code_of(await model.execute("new:places", tag="cmd\u202e")) == "confirmation_refused"

@@ -229,6 +229,10 @@ async def test_pins_of_a_file_are_all_that_a_locked_server_offers(tmp_path: Path
         assert "its tools wait for approval" in (await run(tmp_path, "doctor")).stdout
         unasked = await pin(gateway, "approve", "weather")
         assert (unasked.code, "--yes" in unasked.stderr) == (2, True)
+        both = await pin(gateway, "approve", "weather", "--all", "--yes")
+        assert (both.code, "not both" in both.stderr) == (2, True)
+        misspelt = await pin(gateway, "approve", "weather:forcast", "--yes")
+        assert (misspelt.code, "Did you mean `weather:forecast`?" in misspelt.stderr) == (2, True)
         approved = await pin(gateway, "approve", "--file", "pins.json", "--yes", "--json")
         assert [one["name"] for one in approved.json["approved"]["weather"]][:2] == ["forecast", "announce"]
         await assert_quarantined_helper_only(gateway)

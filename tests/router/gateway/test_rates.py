@@ -78,6 +78,10 @@ async def test_a_refusal_names_the_key_that_sets_the_limit() -> None:
         assert await admitted(rates, 1, token) == 1
         with pytest.raises(RateLimitedError, match=f"`{key}`"):
             await rates.count("calls", Caller(token, None), "s", "echo")
+    await rates.configure(config_of(tools={"forecast": {"calls_per_day": 1}}))
+    assert await admitted(rates, 1, tool="forecast") == 1
+    with pytest.raises(RateLimitedError, match=r"`servers\.s\.tool_rates\.forecast\.calls_per_day`"):
+        await rates.count("calls", Caller("anna", None), "s", "forecast")
 
 
 # --- the gateway

@@ -73,6 +73,22 @@ async def test_yes_once_refuse_always_and_withdraw(owner: Owner) -> None:
     assert sorted(said) == sorted(("page", f"approval/{kind}", "tokens.test") for kind in kinds)
 
 
+async def test_the_ids_of_calls_and_all_of_their_arguments_can_be_seen(owner: Owner) -> None:
+    text = "a" * 4_000 + HOSTILE + "b" * 4_000
+    assert await call(owner, "s:wipe", long=text) == "confirmation_required"
+    path = await waiting(owner, "8,0")
+    page = (await owner.get(PATH)).text
+    assert f'<small class="muted">{path.rpartition("/")[2]}</small>' in page
+    assert "a" * 4_000 not in page
+    whole = (await owner.get(f"{path}/arguments")).text
+    assert HOSTILE not in whole
+    count = page.count("<article")
+    assert f'<span class="badge warn">{count}<span class="sr"> waiting</span></span>' in page
+    assert re.search(rf'<a href="/page/approvals">{count} calls?</a> waits? for your yes', (await owner.get("/")).text)
+    assert f'"long": "{text}"' in html.unescape(whole)
+    assert (await owner.get(f"{PATH}/nothing/arguments")).status_code == 404
+
+
 async def test_a_form_of_another_site_or_without_an_answer_answers_nothing(owner: Owner) -> None:
     assert await call(owner, "s:wipe", form=1) == "confirmation_required"
     path = await waiting(owner, '"form": 1')

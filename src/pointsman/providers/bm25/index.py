@@ -172,6 +172,14 @@ class Index:
         evidence = self._evidence(query, corrections, best, by_words, by_meaning, sentence)
         return Scored(scores, best, evidence, meant)
 
+    def knows(self, query: Query) -> bool:
+        """Whether a tool has a word of the query or a synonym of one; names and numbers do not count."""
+        return any(
+            self._number(other) is not None
+            for token in query.tokens.keys() - query.values
+            for other in (token, *synonyms_of(token))
+        )
+
     def _match_words(self, query: Query, corrections: Corrections) -> Match[Floats]:
         """The part of BM25Plus that depends on the query."""
         scores = np.zeros((1 + len(query.parts), len(self.documents)))

@@ -59,7 +59,9 @@ def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = No
         )
         for hit in fused
     ]
-    return SearchHits(hits, [round(float(fit.max()), 3) for fit in fits])
+    ranked = SearchHits(hits, [round(float(fit.max()), 3) for fit in fits])
+    ranked.known_words = any(not query.tokens or index.knows(query) for query in queries)
+    return ranked
 
 
 def _semantic_share(scored: Sequence[Scored | None], fits: Sequence[Floats], row: int) -> float | None:

@@ -67,8 +67,9 @@ def with_gateway(inspected: Inspected) -> Inspected:
         return inspected
     try:
         status = ask(inspected.state_dir, "status")
-        tools = tuple(ask(inspected.state_dir, "names")["tools"])
+        names = ask(inspected.state_dir, "names")
     except (NoGatewayError, OperationError) as error:
         return dataclasses.replace(inspected, running=running, channel_problem=str(error))
     running = RunningGateway(status["url"], status["process"], status["configuration"])  # of replicas, the one asked
-    return dataclasses.replace(inspected, running=running, status=status, tools=tools)
+    tools, held = tuple(names["tools"]), tuple(names.get("heldTools", ()))  # one that was not restarted says less
+    return dataclasses.replace(inspected, running=running, status=status, tools=tools, held_tools=held)

@@ -37,6 +37,7 @@ class Inspected:
     running: RunningGateway | None = None
     status: Mapping[str, Any] | None = None  # the answer of the owner's channel
     tools: Sequence[str] = ()  # the keys of all tools that its servers list
+    held_tools: Sequence[str] = ()  # of those that wait for approval
     channel_problem: str = ""  # why there is no status
     client: str | None = None  # of which the file is checked, too
     environ: Mapping[str, str] = field(default_factory=dict)

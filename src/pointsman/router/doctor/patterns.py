@@ -16,15 +16,18 @@ _WILDCARD = "*"
 def check_patterns(inspected: Inspected) -> list[Finding]:
     """Note patterns of `confirm` and `tools`, and names of `tool_rates` and `tool_permissions`, that fit no tool.
 
-    Servers whose tools are not all known are left out: those that do not run, and those with definitions that wait.
+    The names of tools that wait for approval are known as well. Servers that do not run are left out, and those whose
+    tools are not known.
     """
     if inspected.status is None or inspected.config is None:
         return []
     listed = inspected.status["servers"]["list"]
-    known = {one["id"] for one in listed if one["state"] == "running" and one["tools"] and not one.get("held")}
+    found = (*inspected.tools, *inspected.held_tools)
+    with_tools = {key.partition(":")[0] for key in found}
+    known = {one["id"] for one in listed if one["state"] == "running" and one["id"] in with_tools}
     all_known = all(one["id"] in known for one in listed if one["enabled"])
     tools: dict[str, list[str]] = {server_id: [] for server_id in known}
-    for key in inspected.tools:
+    for key in found:
         server_id, _, name = key.partition(":")
         if server_id in tools:
             tools[server_id].append(name)

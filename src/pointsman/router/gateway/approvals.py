@@ -22,6 +22,7 @@ Answer = Literal["once", "refuse"]
 
 MOST_DEFERRED: Final = 50  # calls of one token that wait for the owner
 _PENDING: Final = "confirm/pending/"
+_ARGUMENTS: Final = "confirm/arguments/"
 _ALWAYS: Final = "confirm/always/"
 _ROUND: Final = "confirm/round/"
 _GATEWAY: Final = "confirm/gateway/"
@@ -104,7 +105,10 @@ class Approvals:
     # For the gate
 
     def look(self, call: Call, secret: str) -> Looked:
-        """Whether the call has a yes: for always, or for once, which this uses up."""
+        """Whether the call has a yes: for always, or for once, which this uses up. A refusal of it is stronger."""
+        refused = self.refusal(call)
+        if refused is not None:
+            return refused
         standing = _decode(self._values.get(_standing_key(call.token, call.tool_key)), Standing)
         if standing is not None and (standing.definition, standing.secret) == (call.definition, secret):
             return Looked(always=True)
@@ -115,6 +119,17 @@ class Approvals:
             return Looked()
         if pending.answer == "once" and not self._values.delete(key, version=entry.version):
             return Looked()  # another call has used it
+        if pending.answer == "once":
+            self._forget_arguments(pending)
+        return self._looked(pending)
+
+    def refusal(self, call: Call) -> Looked | None:
+        """The owner's no to this very call, as long as it is the owner's latest word on it."""
+        pending = _decode(self._values.get(_deferred_key(call)), Pending)
+        refused = pending is not None and pending.call == call and pending.answer == "refuse"
+        return self._looked(pending) if pending is not None and refused else None
+
+    def _looked(self, pending: Pending) -> Looked:
         left_s = max(pending.until - self._clock(), 0.0)
         return Looked(answer=pending.answer, by=pending.by, id=pending.id, left_s=left_s)
 
@@ -136,6 +151,19 @@ class Approvals:
 
     def remove(self, pending: Pending) -> None:
         self._values.delete(_asked_key(pending))
+        self._forget_arguments(pending)
+
+    def keep_arguments(self, pending: Pending, text: str, life_s: float) -> None:
+        """All of the arguments of a call that is listed, because `pending.arguments` are shortened."""
+        self._values.put(_arguments_key(pending), text.encode(), life_s=life_s)
+
+    def arguments_of(self, pending: Pending) -> str:
+        """All of the arguments, as far as they are kept."""
+        entry = self._values.get(_arguments_key(pending))
+        return entry.value.decode() if entry is not None else pending.arguments
+
+    def _forget_arguments(self, pending: Pending) -> None:
+        self._values.delete(_arguments_key(pending))
 
     def leave(self, pending: Pending) -> None:
         """Say that a call that was answered is not made: its client has left."""
@@ -197,6 +225,20 @@ class Approvals:
         answered = msgspec.structs.replace(now, answer=answer, by=by, until=until)
         return self._values.put(key, _encode(answered), version=entry.version, life_s=life_s) is not None
 
+    def refuse(self, pending: Pending, by: str, life_s: float) -> None:
+        """Refuse the calls identical to one that waits in a gateway, which has its own answer."""
+        until, short = self._clock() + life_s, _short(pending.call)
+        kept = msgspec.structs.replace(pending, id=short, asked=False, answer="refuse", by=by, until=until)
+        self._values.put(_deferred_key(pending.call), _encode(kept), life_s=life_s)
+
+    def forget_refusal(self, call: Call) -> None:
+        """The owner has said yes to an identical call since."""
+        key = _deferred_key(call)
+        entry = self._values.get(key)
+        pending = _decode(entry, Pending)
+        if entry is not None and pending is not None and pending.answer == "refuse":
+            self._values.delete(key, version=entry.version)
+
     def drop(self, pending: Pending) -> bool:
         """Forget a call whose client cannot be asked, with its answer; False: something has changed meanwhile."""
         key = _deferred_key(pending.call)
@@ -204,7 +246,10 @@ class Approvals:
         now = _decode(entry, Pending)
         if entry is None or now is None or (now.answer, now.call) != (pending.answer, pending.call):
             return False
-        return self._values.delete(key, version=entry.version)
+        dropped = self._values.delete(key, version=entry.version)
+        if dropped:
+            self._forget_arguments(pending)
+        return dropped
 
     def listed(self, pending: Pending) -> Pending | None:
         """A call that waits in a gateway, as long as that has not taken its answer; or that is `gone`."""
@@ -237,6 +282,10 @@ def _asked_key(pending: Pending) -> str:
 
 def _deferred_key(call: Call) -> str:
     return f"{_PENDING}{call.token}/{_short(call)}"
+
+
+def _arguments_key(pending: Pending) -> str:
+    return f"{_ARGUMENTS}{pending.call.token}/{pending.id}"
 
 
 def _short(call: Call) -> str:

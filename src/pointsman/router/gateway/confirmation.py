@@ -168,6 +168,7 @@ class Gate:
     async def _has_yes(self, gated: _Gated) -> bool:
         """Whether somebody has said yes before. Raises ConfirmationRefusedError, StateAwayError."""
         record, call, word = gated.record, gated.call, gated.request.confirmation
+        await self._raise_if_refused(gated)
         if word is not None and await asyncio.to_thread(self.approvals.continue_round, word, call):
             record.confirmed = "earlier round"
             return True
@@ -180,11 +181,15 @@ class Gate:
             return True
         if looked.answer is None:
             return False
-        if looked.answer == "refuse":
-            record.confirmed = f"{looked.by} refused"
-            raise ConfirmationRefusedError(call.tool_key, _refusal(looked))
         self._settle(gated, _Answer(looked.answer, looked.by))
         return True
+
+    async def _raise_if_refused(self, gated: _Gated) -> None:
+        """The owner's no to this very call holds whatever else says yes. Raises ConfirmationRefusedError."""
+        refused = await asyncio.to_thread(self.approvals.refusal, gated.call)
+        if refused is not None:
+            gated.record.confirmed = f"{refused.by} refused"
+            raise ConfirmationRefusedError(gated.call.tool_key, _refusal(refused))
 
     async def _ask_person(self, gated: _Gated, back: BackChannel) -> None:
         """Raises ConfirmationRequiredError, ConfirmationRefusedError, ProtocolError, StateAwayError."""
@@ -194,7 +199,7 @@ class Gate:
         rounds = RecordedRounds(back, request, gated.record) if request.client.era == "modern" else None
         question = confirmation_text.question(gated.rule, gated.tool, gated.arguments, _life(gated))
         try:
-            answer = await self._first_answer(rounds or back, question, pending)
+            answer = await self._first_answer(rounds or back, question, gated, pending)
         except (CannotAskError, ProtocolError):
             raise await self._defer(gated, pending) from None
         except ClientGoneError:
@@ -205,6 +210,8 @@ class Gate:
         if answer is None:
             gated.record.confirmed = "timeout"
             raise self._timed_out(gated.call)
+        if answer.by == "client":
+            await self._raise_if_refused(gated)  # by the owner, in the meantime
         self._settle(gated, answer)
 
     def _settle(self, gated: _Gated, answer: _Answer) -> None:
@@ -216,7 +223,7 @@ class Gate:
             raise ConfirmationRefusedError(gated.call.tool_key)
         gated.record.confirmed = f"{answer.by} {answer.word}"
 
-    async def _first_answer(self, back: BackChannel, question: Json, pending: Pending) -> _Answer | None:
+    async def _first_answer(self, back: BackChannel, question: Json, gated: _Gated, pending: Pending) -> _Answer | None:
         """The answer of the client or of the owner; None: neither answered in time. The owner's counts only as long as
         the client is there: a legacy client that was killed has left, though it could still resume its stream.
 
@@ -224,6 +231,7 @@ class Gate:
         """
         limit_s = self._config().limits.parked_s
         await asyncio.to_thread(self.approvals.add, pending, limit_s)
+        await asyncio.to_thread(self._keep_arguments, gated, pending, limit_s)
         owner: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
         self._open[pending.id] = owner
         self._watch()
@@ -255,9 +263,16 @@ class Gate:
                 f"{what}, and too many calls of this token wait for one already. Nothing was run. Wait until the "
                 "person has answered some of them with `pointsman approve` or on the gateway's page."
             )
+        await asyncio.to_thread(self._keep_arguments, gated, listed, life_s)
         gated.record.confirmed = "listed"
         ways = _WAYS.format(id=listed.id, within=_minutes(life_s))
         return ConfirmationRequiredError(f"{what}, and this client cannot ask for it. {ways}")
+
+    def _keep_arguments(self, gated: _Gated, listed: Pending, life_s: float) -> None:
+        """Let the owner see what the question shortens, also after the answer. Raises StateAwayError."""
+        whole = confirmation_text.whole_arguments(gated.arguments, gated.tool)
+        if whole is not None:
+            self.approvals.keep_arguments(listed, whole, life_s + self._config().limits.approval_s)
 
     def _timed_out(self, call: Call) -> ConfirmationRequiredError:
         limit_s = self._config().limits.parked_s

@@ -5,9 +5,11 @@ Its size is bounded whatever the arguments are. Long values are shortened one by
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import nsmallest
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,14 +22,10 @@ from pointsman.core.model import Json
 from pointsman.router.audit.redaction import free_tail, free_text, is_secret_name
 
 MAX_CHARS: Final = 6_000  # of the arguments as shown
-_BUDGET: Final = 3_000  # of these, without indentation
 _MAX_NAME: Final = 200
-_MAX_TEXT: Final = 300  # of one value
 _MIN_TEXT: Final = 24
-_WIDEST: Final = 12  # characters of JSON for one of the text
-_MAX_ITEMS: Final = 40  # of one object or array
+_MARK: Final = 28  # characters for how long a text is
 _MAX_LISTED_NAME: Final = 40  # characters of the name of a member that is not shown
-_MAX_DEPTH: Final = 8
 _MIN_CONTAINER: Final = 24
 _PER_ITEM: Final = 8
 _CLAIMS: Final = {
@@ -35,6 +33,20 @@ _CLAIMS: Final = {
     "write": "writes, but destroys nothing",
     "destructive": "may change or destroy something",
 }
+
+
+_SHORTENED: Final = "(shortened: the arguments have more than is shown here)"
+
+
+class _Bounds(NamedTuple):
+    chars: int  # as shown
+    budget: int  # of these, without indentation
+    items: int  # of one object or array
+    depth: int
+
+
+_ASKED: Final = _Bounds(MAX_CHARS, 3_000, 40, 8)
+_WHOLE: Final = _Bounds(131_072, 65_536, 2_000, 32)
 
 
 def question(rule: Rule, tool: KnownTool, arguments: Json, life: str | None) -> Json:
@@ -73,12 +85,31 @@ def shown_arguments(arguments: Any, tool: KnownTool | None = None, *, masked: bo
 
     What `tool` declares is shown before what it does not. `masked`: without secrets, and else the same.
     """
-    shortening = _Shortening(_declared(tool), masked)
-    shown, _ = shortening.shorten(arguments, _BUDGET, 0)
+    text, cut = _shown(arguments, tool, masked, _ASKED)
+    return f"{text}\n{_SHORTENED}" if cut else text
+
+
+def is_shortened(shown: str) -> bool:
+    return shown.endswith(_SHORTENED)
+
+
+def whole_arguments(arguments: Any, tool: KnownTool | None = None) -> str | None:
+    """The arguments without secrets up to 64 KiB, for the owner; None: the question has them all."""
+    _, cut = _shown(arguments, tool, True, _ASKED)
+    if not cut:
+        return None
+    text, cut = _shown(arguments, tool, True, _WHOLE)
+    return f"{text}\n(shortened: they have {len(wire.encode(arguments)):,} bytes)" if cut else text
+
+
+def _shown(arguments: Any, tool: KnownTool | None, masked: bool, bounds: _Bounds) -> tuple[str, bool]:
+    """The text, and whether it lacks something."""
+    shortening = _Shortening(_declared(tool), masked, bounds)
+    shown, _ = shortening.shorten(arguments, bounds.budget, 0)
     text = escaped_json(msgspec.json.format(wire.encode(shown), indent=2).decode())
-    if len(text) > MAX_CHARS:
-        shortening.cut, text = True, text[:MAX_CHARS] + "…"
-    return f"{text}\n(shortened: the arguments have more than is shown here)" if shortening.cut else text
+    if len(text) > bounds.chars:
+        return text[: bounds.chars] + "…", True
+    return text, shortening.cut
 
 
 def _declared(tool: KnownTool | None) -> Collection[str]:
@@ -88,13 +119,15 @@ def _declared(tool: KnownTool | None) -> Collection[str]:
 
 
 class _Shortening:
-    """Walks arguments of any size. Each member gets an equal part of the characters that are left for its object.
+    """Walks arguments of any size. Each member gets an equal part of the characters that are left for its object, the
+    short ones first, so that long ones have what these leave.
 
     Methods return what is shown of a value, and how many characters that takes.
     """
 
-    def __init__(self, declared: Collection[str], masked: bool) -> None:
+    def __init__(self, declared: Collection[str], masked: bool, bounds: _Bounds) -> None:
         self.cut = False
+        self._bounds = bounds
         self._declared = declared  # names of arguments
         self._masked = masked
 
@@ -111,30 +144,30 @@ class _Shortening:
 
     def _text(self, text: str, chars: int) -> tuple[str, int]:
         """The head and the tail of a long text: what matters may be at either end."""
-        most = max(min(_MAX_TEXT, chars), _MIN_TEXT)
+        most = max(chars, _MIN_TEXT)
         if len(text) <= most and _width(text) <= most:
             shown = mask_secrets(text) if self._masked else text
             return shown, _width(shown)
         self.cut = True
-        head, tail = self._ends(text, most)
-        if _width(head) + _width(tail) > most:
-            head, tail = self._ends(text, most // _WIDEST)
+        head, tail = self._ends(text, max(most - _MARK, _MIN_TEXT) // 2)
         shown = f"{head}… ({len(text):,} characters) …{tail}"
         return shown, _width(shown)
 
     def _ends(self, text: str, most: int) -> tuple[str, str]:
-        of_tail = most // 2
-        of_head = most - of_tail
+        """As much of both ends as takes `most` characters of JSON each."""
+        head, tail = text[:most], text[-most:]
         if self._masked:
-            return free_text(text, of_head + 1)[:of_head], free_tail(text, of_tail)
-        return text[:of_head], text[-of_tail:]
+            head, tail = free_text(text, most + 1)[:most], free_tail(text, most)
+        of_head = _longest(most, len(head), lambda count: head[:count])
+        of_tail = _longest(most, len(tail), lambda count: tail[len(tail) - count :])
+        return head[:of_head], tail[len(tail) - of_tail :]
 
     def _object(self, value: dict[str, Any], chars: int, depth: int) -> tuple[Any, int]:
-        if value and (depth >= _MAX_DEPTH or chars < _MIN_CONTAINER):
+        if value and (depth >= self._bounds.depth or chars < _MIN_CONTAINER):
             return self._omitted(len(value), "members")
-        if len(value) <= _MAX_ITEMS:
+        if len(value) <= self._bounds.items:
             return self._members(value, chars, depth)
-        chosen = set(nsmallest(_MAX_ITEMS, value, key=lambda name: self._rank(name, value[name], depth)))
+        chosen = set(nsmallest(self._bounds.items, value, key=lambda name: self._rank(name, value[name], depth)))
         names, of_names = self._more_members([name for name in value if name not in chosen], chars // 4)
         shown, used = self._members({name: value[name] for name in value if name in chosen}, chars - of_names, depth)
         return {**shown, "…": names}, used + of_names
@@ -146,15 +179,24 @@ class _Shortening:
         return undeclared, len(name) + size
 
     def _members(self, value: dict[str, Any], chars: int, depth: int) -> tuple[dict[str, Any], int]:
-        shown: dict[str, Any] = {}
+        names: dict[str, Any] = {}
         left = chars
-        for at, (key, item) in enumerate(value.items()):
-            share = left // (len(value) - at)
-            name, of_name = self._text(key, share // 2)
-            name = f"{name} (member {at + 1})" if name in shown else name
-            secret = self._masked and item is not None and is_secret_name(key)
-            shown[name], of_item = (MASK, 8) if secret else self.shorten(item, share - of_name, depth + 1)
-            left -= of_name + of_item + _PER_ITEM
+        for at, key in enumerate(value):
+            name, of_name = self._text(key, left // (2 * (len(value) - at)))
+            names[f"{name} (member {at + 1})" if name in names else name] = key
+            left -= of_name + _PER_ITEM
+        items, used = self._share_out([self._open(key, item) for key, item in value.items()], left, depth)
+        return dict(zip(names, items, strict=True)), chars - left + used
+
+    def _open(self, key: str, item: Any) -> Any:
+        return MASK if self._masked and item is not None and is_secret_name(key) else item
+
+    def _share_out(self, items: Sequence[Any], chars: int, depth: int) -> tuple[list[Any], int]:
+        shown: list[Any] = [None] * len(items)
+        left = chars
+        for done, at in enumerate(sorted(range(len(items)), key=lambda at: _size(items[at]))):
+            shown[at], used = self.shorten(items[at], left // (len(items) - done), depth + 1)
+            left -= used
         return shown, chars - left
 
     def _more_members(self, names: list[str], chars: int) -> tuple[str, int]:
@@ -171,18 +213,14 @@ class _Shortening:
         return text, _width(text)
 
     def _array(self, value: list[Any], chars: int, depth: int) -> tuple[Any, int]:
-        if value and (depth >= _MAX_DEPTH or chars < _MIN_CONTAINER):
+        if value and (depth >= self._bounds.depth or chars < _MIN_CONTAINER):
             return self._omitted(len(value), "items")
-        shown: list[Any] = []
-        left, most = chars, min(len(value), _MAX_ITEMS)
-        for at, item in enumerate(value):
-            if at == most:
-                shown.append(self._omitted(len(value) - at, "more items")[0])
-                break
-            one, used = self.shorten(item, left // (most - at), depth + 1)
-            shown.append(one)
-            left -= used + _PER_ITEM
-        return shown, chars - left
+        most = self._bounds.items
+        first = value[:most]
+        shown, used = self._share_out(first, chars - len(first) * _PER_ITEM, depth)
+        if len(value) > most:
+            shown.append(self._omitted(len(value) - most, "more items")[0])
+        return shown, used + len(first) * _PER_ITEM
 
     def _omitted(self, count: int, what: str) -> tuple[str, int]:
         self.cut = True
@@ -200,3 +238,15 @@ def _joined(text: str, names: Iterable[str], of: int) -> str:
 def _width(text: str) -> int:
     """How many characters of JSON a text takes in which nothing is invisible."""
     return len(escaped_json(wire.encode(text).decode()))
+
+
+def _longest(most: int, chars: int, cut: Callable[[int], str]) -> int:
+    """How many of `chars` characters take at most `most` of JSON, without the quotes."""
+    return bisect_right(range(1, chars + 1), most, key=lambda count: _width(cut(count)) - 2)
+
+
+def _size(value: Any) -> int:
+    """By which the short ones come first: objects and arrays last."""
+    if isinstance(value, (dict, list)):
+        return sys.maxsize
+    return len(value) if isinstance(value, str) else 8

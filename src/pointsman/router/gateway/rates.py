@@ -90,7 +90,7 @@ def rules_of(config: GatewayConfig, rights_of: RightsOf = _nobody) -> Rules | No
             rates,
             f"Tool `{server_id}:{tool}`",
             f"tool/{server_id}/{hashlib.blake2b(tool.encode(), digest_size=16).hexdigest()}",
-            f"servers.{server_id}.tool_rates",
+            f"servers.{server_id}.tool_rates.{tool}",
         )
         for server_id, server in config.servers.items()
         for tool, rates in server.tool_rates.items()

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeVar
 from pointsman.core.model import Json
 from pointsman.router.gateway.approvals import Approvals, Pending, Standing
 from pointsman.router.gateway.confirmation import SessionAnswer, secret_of
+from pointsman.router.gateway.confirmation_text import is_shortened
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.parameters import read_text
 from pointsman.router.owner.parts import Parts
@@ -28,15 +29,24 @@ E = TypeVar("E", bound=Pending | Standing | SessionAnswer)
 
 async def list_approvals(parts: Parts) -> Json:
     """The calls that wait for a yes, the tools that have one for always or at a modern client for 15 minutes, and
-    whether any call needs one at all. A call of a server that was removed waits for nothing."""
+    whether any call needs one at all. A call of a server that was removed waits for nothing.
+
+    `always` of a call that waits: its token and tool have a yes for always, so that it runs when it is repeated.
+    """
     servers = parts.current.config.servers
     store = parts.gateway.gate.approvals
     pending, standing = await _stored(store.pending), await _stored(store.standing)
+    always = [_described_standing(parts, one) for one in standing]
+    runs = {(one["token"], one["toolKey"]) for one in always if one["inEffect"]}
     sessions = parts.gateway.gate.session_answers()
     return {
         "inUse": not parts.catalog.rights.confirm.idle,
-        "pending": [_described(one) for one in pending if one.server_id in servers],
-        "always": [_described_standing(parts, one) for one in standing],
+        "pending": [
+            {**_described(parts, one), "always": (one.call.token, one.call.tool_key) in runs}
+            for one in pending
+            if one.server_id in servers
+        ],
+        "always": always,
         "sessions": [_described_session(one) for one in sessions if one.tool_key.partition(":")[0] in servers],
     }
 
@@ -52,11 +62,21 @@ async def count_waiting(parts: Parts) -> int | None:
     return sum(one["answer"] is None for one in listed)
 
 
+async def show_call(parts: Parts, approval_id: str) -> Json:
+    """One call with all of its arguments, as far as they have at most 64 KiB, without secrets."""
+    store = parts.gateway.gate.approvals
+    pending = _find(await _stored(store.pending), approval_id, "call")
+    return {**_described(parts, pending), "arguments": await _stored(lambda: store.arguments_of(pending))}
+
+
 async def answer_call(parts: Parts, approval_id: str, answer: Answer, asked_by: str) -> Json:
-    """Answer a call that waits. `once`: this call, or the next identical one of a client that cannot be asked."""
+    """Answer a call that waits. `once`: this call, or the next identical one of a client that cannot be asked.
+
+    The latest answer to such a call holds. A refusal holds for all identical calls, also where they would be asked.
+    """
     store = parts.gateway.gate.approvals
     pending = _find(await _stored(store.pending), approval_id, "call that waits")
-    changes_mind = pending.answer == "once" and answer == "refuse" and not pending.asked
+    changes_mind = pending.answer != answer and not pending.asked
     if pending.answer is not None and not changes_mind:
         step = f"`pointsman approve {pending.id} --withdraw` takes the answer back, as long as it has not been used."
         raise OwnerError("answered", f"The call `{pending.id}` has been answered already: {pending.answer}. {step}")
@@ -71,14 +91,31 @@ async def answer_call(parts: Parts, approval_id: str, answer: Answer, asked_by: 
     _record(parts, answer, pending.call.token, pending.call.tool_key, pending.server_id, asked_by)
     if pending.asked:
         await _until_taken(parts, store, pending, answer)
-    return _described(pending) | {"answer": answer}
+    described = _described(parts, pending)
+    return described | {"answer": answer, "note": _note(described, answer)}
+
+
+def _note(one: Json, answer: Answer) -> str:
+    """The sentences that follow an answer, each after a space: whether a yes has an effect, and what is next."""
+    if answer == "refuse":
+        return ""
+    why = " This yes has no effect: the tool's definition has changed since the call was made"
+    if one["changed"] == "held":
+        step = f"`pointsman pin approve {one['toolKey']}`"
+        return f"{why}, and waits for {step}. After that, a repeated call is asked again."
+    if one["changed"] is not None:
+        return f"{why}. If the call is repeated, it is asked again."
+    return "" if one["asked"] else " Its client may now repeat the call."
 
 
 def _take(store: Approvals, pending: Pending, answer: Answer, by: str, life_s: float) -> bool:
     """A yes for always leaves none for once behind: only a call that waits in a gateway is told."""
     if answer == "always" and not pending.asked:
         return store.drop(pending)
-    return store.answer(pending, "refuse" if answer == "refuse" else "once", by, life_s)
+    taken = store.answer(pending, "refuse" if answer == "refuse" else "once", by, life_s)
+    if taken and pending.asked:
+        store.refuse(pending, by, life_s) if answer == "refuse" else store.forget_refusal(pending.call)
+    return taken
 
 
 async def withdraw(parts: Parts, approval_id: str, asked_by: str) -> Json:
@@ -97,7 +134,7 @@ async def withdraw(parts: Parts, approval_id: str, asked_by: str) -> Json:
         pending = found
         if not await _stored(lambda: gate.approvals.drop(pending)):
             raise _over(found)
-        described = {**_described(found), "withdrawn": found.answer}
+        described = {**_described(parts, found), "withdrawn": found.answer}
     else:
         gate.end_session(found.id)
         described = {**_described_session(found), "withdrawn": "session"}
@@ -123,7 +160,8 @@ def _record(parts: Parts, what: str, token: str, tool_key: str, server_id: str, 
     )
 
 
-def _described(one: Pending) -> Json:
+def _described(parts: Parts, one: Pending) -> Json:
+    """`changed`: why a yes has no effect, `held` if the tool's definition waits for approval; None: it has."""
     return {
         "id": one.id,
         "token": one.call.token,
@@ -132,10 +170,12 @@ def _described(one: Pending) -> Json:
         "toolKey": one.call.tool_key,
         "effect": one.effect,
         "arguments": one.arguments,
+        "shortened": is_shortened(one.arguments),
         "digest": one.call.digest,
         "asked": one.asked,
         "answer": one.answer,
         "answeredBy": one.by or None,
+        "changed": _change_since(parts, one.call.tool_key, one.call.definition),
         "ageS": round(max(time.time() - one.at, 0.0)),
         "leftS": round(max(one.until - time.time(), 0.0)),
     }
@@ -155,11 +195,8 @@ def _described_session(one: SessionAnswer) -> Json:
 def _described_standing(parts: Parts, one: Standing) -> Json:
     """`inEffect`: the server is configured, and neither the token nor the tool's definition has changed since, as far
     as the definition is known."""
-    server_id, _, name = one.tool_key.partition(":")
-    listed = parts.catalog.last_list(server_id)
-    tool = listed.items.get(name) if listed is not None else None
-    configured = server_id in parts.current.config.servers
-    same = configured and (tool is None or tool.digest.hex() == one.definition)
+    configured = one.tool_key.partition(":")[0] in parts.current.config.servers
+    same = configured and _change_since(parts, one.tool_key, one.definition) is None
     return {
         "id": one.id,
         "token": one.token,
@@ -168,6 +205,17 @@ def _described_standing(parts: Parts, one: Standing) -> Json:
         "ageS": round(max(time.time() - one.at, 0.0)),
         "inEffect": same and one.secret == secret_of(parts.current.config, one.token),
     }
+
+
+def _change_since(parts: Parts, tool_key: str, definition: str) -> Literal["held", "changed"] | None:
+    """Whether a tool has another definition now, as far as is known; `held`: one that waits for approval."""
+    server_id, _, name = tool_key.partition(":")
+    listed = parts.catalog.last_list(server_id)
+    tool = listed.items.get(name) if listed is not None else None
+    if tool is not None:
+        return None if tool.digest.hex() == definition else "changed"
+    held = any((one.kind, one.name) == ("tool", name) for one in parts.pins.held(server_id))
+    return "held" if held else None
 
 
 def _find(entries: Sequence[E], approval_id: str, what: str) -> E:
@@ -205,6 +253,7 @@ def operations_of_approvals(parts: Parts, client: str) -> dict[str, Operation]:
 
     return {
         "approvals": lambda given: list_approvals(parts),
+        "approval": lambda given: show_call(parts, read_text(given, "id")),
         "answer_approval": answer,
         "withdraw_approval": lambda given: withdraw(parts, read_text(given, "id"), client),
     }

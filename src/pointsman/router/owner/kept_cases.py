@@ -13,6 +13,7 @@ from pointsman.config.files import ReplaceError, create, rewrite
 USUAL_FILE = "pointsman.queries.yaml"  # beside the configuration
 MAX_BYTES = 1 << 20
 WORST_RANK = 100
+_MAX_DEPTH = 100  # of ruamel.yaml
 NOW = "now"
 _KEYS = ("query", "context", "project", "expected", "worst_rank")
 _EXAMPLE = "- {query: read a text file, expected: files:read_file, worst_rank: 3}"
@@ -85,12 +86,20 @@ def read_kept(path: Path) -> list[Case]:
 def read_text(text: str, path: Path) -> list[Case]:
     """The cases of a file with this text. Raises KeptCasesError."""
     from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    from pointsman.config.yaml.syntax import explain_syntax
 
     try:
         entries = YAML(typ="safe", pure=True).load(text) if len(text) <= MAX_BYTES else None
-    except (ValueError, YAMLError, RecursionError) as error:
-        raise KeptCasesError(*f"{path} cannot be read: {error}".split("\n")) from None
+    except MarkedYAMLError as error:
+        found = explain_syntax(error, text, str(path), _MAX_DEPTH)
+        raise KeptCasesError(f"{path} cannot be read: line {found.line}: {found.reason}") from None
+    except RecursionError:
+        raise KeptCasesError(f"{path} cannot be read: it is nested too deeply") from None
+    except (ValueError, YAMLError) as error:
+        reason = str(error).replace('in "<unicode string>", ', "").replace("\n", " ")
+        raise KeptCasesError(f"{path} cannot be read: {reason}") from None
     if not isinstance(entries, list) or not entries:
         raise KeptCasesError(f"{path} must be a list of entries (at most 1 MB), such as:", f"  {_EXAMPLE}")
     return [_read_case(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1)]

@@ -103,10 +103,11 @@ async def status(parts: Parts, *, at_once: bool = False) -> Json:
 
 
 async def names(parts: Parts) -> Json:
-    """The names that a shell completes."""
+    """The names that a shell completes, and those of tools that wait for approval."""
     tools = [f"{server_id}:{name}" for server_id in parts.fleet.servers for name in _tool_names(parts, server_id)]
     config = parts.current.config
-    return {"servers": list(config.servers), "projects": list(config.projects), "tools": tools}
+    held = [f"{one}:{each.name}" for one in config.servers for each in parts.pins.held(one) if each.kind == "tool"]
+    return {"servers": list(config.servers), "projects": list(config.projects), "tools": tools, "heldTools": held}
 
 
 async def servers(parts: Parts, *, at_once: bool = False) -> Json:

@@ -41,7 +41,7 @@ async def replay(
 ) -> Json:
     """For each case the rank of the best of its expected tools by each search, from 1; None: not among the first 100.
 
-    A case whose project no longer exists has no ranks at all.
+    A case whose project no longer exists has no ranks at all. `unknown`: expected tools that no server has.
     """
     if len(cases) > MAX_CASES:
         raise OwnerError("invalid_request", f"At most {MAX_CASES} cases are ranked at once.")
@@ -54,7 +54,18 @@ async def replay(
             await asyncio.sleep(0)  # a search takes milliseconds, and calls go on meanwhile
     except EncoderUnavailableError as error:
         raise OwnerError("encoder_unavailable", str(error)) from None
-    return {"cases": ranked}
+    expected = {key for case in read if case is not None for key in case.expected}
+    return {"cases": ranked, "unknown": sorted(key for key in expected if _is_unknown(catalog, config, key))}
+
+
+def _is_unknown(catalog: ToolCatalogService, config: GatewayConfig, tool_key: str) -> bool:
+    """Whether no server has such a tool; False if the tools of its server are not known."""
+    server_id, _, name = tool_key.partition(":")
+    if server_id not in config.servers:
+        return True
+    listed = catalog.last_list(server_id)
+    held = (one.name for one in catalog.admission.held(server_id) if one.kind == "tool")
+    return listed is not None and name not in listed.items and name not in held
 
 
 def provider_of(name: str, config: GatewayConfig, state_dir: Path) -> SearchProvider | Strategy:

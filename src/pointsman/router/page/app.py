@@ -12,6 +12,7 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from pointsman.core.errors import UnauthorizedError
+from pointsman.router.owner.approvals import count_waiting
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.sign_ins import SESSION_S, SIGN_IN, Session
@@ -142,6 +143,8 @@ class PageApp:
             try:
                 if request.method == "POST":
                     view.form = await self._checked_form(request, session)
+                elif screen:
+                    view.waiting = await count_waiting(self.parts)
                 response = await handler(view)
             except ClientDisconnect:
                 return Response(status_code=400)

@@ -35,6 +35,7 @@ class View:
     session: Session
     screen: str
     form: dict[str, list[str]] = field(default_factory=dict)
+    waiting: int | None = 0  # calls that wait for a person's yes, for the navigation; None: not known
 
     @property
     def parts(self) -> Parts:

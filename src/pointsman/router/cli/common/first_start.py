@@ -116,6 +116,11 @@ def gateway_config_file(option: Path | None, settings: Settings, folder: Path) -
             f"`pointsman search-api serve --config {found}`. To use the file for a gateway, too, add `servers:` to it; "
             "to create one for a gateway, move this one to another place or name."
         )
+    if option is None and found is not None and found == settings.config and not found.exists():
+        raise ConfigCommandError(
+            f"{found} does not exist; the variable POINTSMAN_CONFIG names it. Correct the variable or unset it: then "
+            "`pointsman serve` creates a first configuration."
+        )
     path = found or user_config(settings, os.environ)
     first_token = FirstToken(folder / GATEWAY_MARKER, path)
     secrets = secret_reader(os.environ)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pointsman.config.errors import closest
 from pointsman.core.escape import escaped
 from pointsman.core.given_path import GivenPath
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
@@ -103,6 +104,7 @@ def approve(
     """
     if not targets and not everything and file is None:
         raise ConfigCommandError("Name a server or one of its definitions, or pass --all or --file.")
+    _refuse_both(targets, everything)
     if as_json and not yes:
         raise ConfigCommandError("With --json, pass --yes: there is nobody to ask.")
     if gone:
@@ -182,6 +184,11 @@ def export(file: Path, state_dir: Path | None, as_json: bool) -> None:
 # ------------------------------------------------------------------ helpers
 
 
+def _refuse_both(targets: tuple[str, ...], everything: bool) -> None:
+    if targets and everything:
+        raise ConfigCommandError("Nothing was approved: name what to approve, or pass --all for everything; not both.")
+
+
 def _asked(
     state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = False, with_off: bool = False
 ) -> list[Any]:
@@ -202,12 +209,19 @@ def _asked(
     for one in servers:
         names = wanted.get(one["id"], {""})
         if "" not in names:
+            waiting = [each["name"] for each in (*one["held"], *one["gone"])]
             one["held"] = [each for each in one["held"] if each["name"] in names]
             one["gone"] = [each for each in one["gone"] if each["name"] in names]
             one["goneCount"] = len(one["gone"])
             if missing := names - {each["name"] for each in (*one["held"], *one["gone"])}:
-                raise ConfigCommandError(f"No `{min(missing)}` of `{one['id']}` waits for approval.")
+                raise _nothing_waits(one["id"], min(missing), waiting)
     return servers
+
+
+def _nothing_waits(server_id: str, name: str, waiting: Sequence[str]) -> ConfigCommandError:
+    near = closest(name, waiting)
+    hint = f" Did you mean `{escaped(server_id)}:{escaped(near)}`?" if near is not None else ""
+    return ConfigCommandError(f"No `{escaped(name)}` of `{escaped(server_id)}` waits for approval.{hint}")
 
 
 def _approve(state_dir: Path | None, server_id: str, held: list[Any], *, as_json: bool) -> list[Any]:

@@ -27,22 +27,33 @@ _DONE = {
 )
 @click.option("--refuse", is_flag=True, help="No: the call is not made.")
 @click.option("--withdraw", is_flag=True, help="Take back an answer, unless a call has used it: the next one is asked.")
+@click.option("--show", is_flag=True, help="Answer nothing: show the call with all of its arguments, up to 64 KiB.")
 @state_dir_option
 @json_option
 def approve(
-    approval_id: str | None, always: bool, refuse: bool, withdraw: bool, state_dir: Path | None, as_json: bool
+    approval_id: str | None,
+    always: bool,
+    refuse: bool,
+    withdraw: bool,
+    show: bool,
+    state_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """List the calls that wait for a person's yes, or answer the one with this ID.
 
     Without an option, the answer is yes, once: for the call that waits or, if its client cannot be asked, for its next
     identical call.
     """
-    if always + refuse + withdraw > 1:
-        raise ConfigCommandError("Give one of --always, --refuse and --withdraw.")
+    if always + refuse + withdraw + show > 1:
+        raise ConfigCommandError("Give one of --always, --refuse, --withdraw and --show.")
     if approval_id is None:
-        if always or refuse or withdraw:
+        if always or refuse or withdraw or show:
             raise ConfigCommandError("An ID is missing. `pointsman approve` lists them.")
         _show(ask_gateway(state_dir, "approvals"), as_json)
+        return
+    if show:
+        one = ask_gateway(state_dir, "approval", id=approval_id)
+        _answered(one, "\n".join([*_call_lines(one), f"  digest     {one['digest']}"]), as_json)
         return
     if withdraw:
         taken = ask_gateway(state_dir, "withdraw_approval", id=approval_id)
@@ -50,8 +61,7 @@ def approve(
         return
     answer = "always" if always else "refuse" if refuse else "once"
     answered = ask_gateway(state_dir, "answer_approval", id=approval_id, answer=answer)
-    then = "" if answered["asked"] or refuse else " Its client may now repeat the call."
-    _answered(answered, f"{_DONE[answer]}: {_named(answered)}.{then}", as_json)
+    _answered(answered, f"{_DONE[answer]}: {_named(answered)}.{escaped(answered['note'])}", as_json)
 
 
 def _answered(answer: dict[str, Any], line: str, as_json: bool) -> None:
@@ -78,10 +88,13 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
         yield "No call waits for a yes."
     for one in waiting:
         yield from _call_lines(one)
+        yield ""
     if waiting:
-        yield "Answer with `pointsman approve ID`, and --always or --refuse."
+        yield "Answer with `pointsman approve ID`, and --always or --refuse; --show shows all arguments."
     for one in answered:
-        yield f"{one['id']}  answered ({one['answer']}), {one['leftS']} s left: {_named(one)}"
+        without = ", not in effect: the tool has changed since" if one["changed"] and one["answer"] == "once" else ""
+        yield f"{one['id']}  answered ({one['answer']}), {one['leftS']} s left{without}: {_named(one)}"
+        yield from _arguments(one)
     if answered:
         yield "Take an answer back with `pointsman approve ID --withdraw`; --refuse turns a yes into a no."
     if answer["sessions"]:
@@ -108,12 +121,18 @@ def _call_lines(one: dict[str, Any]) -> Iterator[str]:
     how = "its client is asked" if one["asked"] else "its client cannot be asked"
     yield f"{one['id']}  {escaped(one['toolKey'])}"
     yield f"  by         {escaped(one['token'])}{where}, {escaped(one['client']) or 'a client without a name'}; {how}"
-    yield f"  waits      for {one['ageS']} s, {one['leftS']} s left"
+    state = f"answered   {one['answer']}," if one["answer"] else f"waits      for {one['ageS']} s,"
+    yield f"  {state} {one['leftS']} s left"
     yield f"  effect     {escaped(one['effect'])}"
+    if one.get("always") and one["answer"] is None:
+        yield "  note       it runs when it is repeated: its token has a yes for always to this tool"
+    yield from _arguments(one)
+
+
+def _arguments(one: dict[str, Any]) -> Iterator[str]:
     first, *more = one["arguments"].splitlines() or [""]
     yield f"  arguments  {escaped(first)}"
     yield from (f"             {escaped(line)}" for line in more)
-    yield ""
 
 
 def _named(one: dict[str, Any]) -> str:

@@ -156,18 +156,26 @@ def test_search(
     """
     if audit and file is not None:
         raise ConfigCommandError("Give either FILE or --audit.")
+    if since_ms is not None and not audit:
+        raise ConfigCommandError("--since needs --audit: requests that are kept in a file have no time.")
     cases = _audited(state_dir, since_ms, count) if audit else _kept(file, state_dir)
+    unknown: set[str] = set()
     with progress(f"Ranking {plural(len(cases), 'request')} ..."):
         for start in range(0, len(cases), BATCH):
             batch = cases[start : start + BATCH]
             asked = {"cases": [case.asked() for case in batch], "providers": list(dict.fromkeys(providers))}
-            add_ranks(batch, ask_gateway(state_dir, "replay", timeout_s=REPLAY_S, **asked)["cases"])
+            answer = ask_gateway(state_dir, "replay", timeout_s=REPLAY_S, **asked)
+            add_ranks(batch, answer["cases"])
+            unknown |= set(answer.get("unknown", ()))
     if before is not None:
         replay.add_earlier(cases, before)
     if as_json:
-        print_json({"cases": [case.shown() for case in cases], "summary": replay.summarize(cases)})
+        summary = replay.summarize(cases)
+        print_json({"cases": [case.shown() for case in cases], "summary": summary, "unknown": sorted(unknown)})
     else:
         _print_replay(cases, audit)
+    for key in sorted(unknown)[: replay.MAX_CHANGES]:
+        note(f"No server has the tool `{escaped(key)}`, which is expected.")
     missed = sum(case.missed for case in cases)
     if missed:
         note(f"{plural(missed, 'request')} of {len(cases)} missed.")

@@ -17,7 +17,10 @@ _MAX_URL_CHARS: Final = 8_192
 _CAPABILITIES: Final = frozenset(QUESTION_CAPABILITIES.values())
 
 NO_QUESTIONS: Final = "The operator does not allow this server to ask anything (`questions: false`)"
-HTTPS_ONLY: Final = "A URL to visit must begin with https:// and name a host; http is refused, also to this machine"
+HTTPS_ONLY: Final = (
+    "A URL to visit must begin with https:// and name a host, without a user or password before it; "
+    "http is refused, also to this machine"
+)
 
 
 class ForbiddenQuestionError(CannotAskError):
@@ -64,4 +67,4 @@ def _is_https(url: object) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    return parts.scheme == "https" and bool(parts.hostname) and " " not in url
+    return parts.scheme == "https" and bool(parts.hostname) and "@" not in parts.netloc and " " not in url

@@ -40,7 +40,8 @@ class Seal:
         return self._codec.seal(encode(claims))
 
     def open(self, request: FrontRequest, state: object) -> Json:
-        """Return the sealed content. Raises ProtocolError, which never says why: that would only help a forger."""
+        """Return the sealed content. Raises ProtocolError, which gives a reason only to those for whom it was sealed:
+        others might be forgers."""
         if type(state) is not str:
             raise invalid_state()
         try:
@@ -48,10 +49,12 @@ class Seal:
         except (SealError, InvalidJsonError):
             raise invalid_state() from None
         now = self._clock()
-        if not (claims["iat"] <= now + _SKEW_S and now < claims["exp"]):
-            raise invalid_state()
         if any(claims.get(name) != value for name, value in self._binding(request).items()):
             raise invalid_state()
+        if claims["iat"] > now + _SKEW_S:
+            raise invalid_state()
+        if now >= claims["exp"]:
+            raise _expired_state(claims["exp"] - claims["iat"])
         content: Json = claims["s"]
         return content
 
@@ -65,6 +68,14 @@ class Seal:
             "t": params.get(NAME_BEARING_METHODS.get(request.method, "name")),
             "a": sha256(_sorted.encode(params.get("arguments") or {})).hexdigest(),
         }
+
+
+def _expired_state(life_s: float) -> ProtocolError:
+    return ProtocolError(
+        INVALID_PARAMS,
+        f"Nobody answered within {life_s:.4g} s, so this requestState has expired. Make the call again without it.",
+        {"reason": "invalid_request_state"},
+    )
 
 
 def invalid_state() -> ProtocolError:

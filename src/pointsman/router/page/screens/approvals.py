@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from pointsman.router.owner.approvals import ANSWERS, answer_call, list_approvals, withdraw
+from pointsman.router.owner.approvals import ANSWERS, answer_call, list_approvals, show_call, withdraw
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.parts import Parts
 from pointsman.router.page.registry import Screen
@@ -30,12 +30,15 @@ async def show(view: View) -> Response:
     )
 
 
+async def show_arguments(view: View) -> Response:
+    return view.render("approval.html", one=await show_call(view.parts, view.path("id")))
+
+
 async def answer(view: View) -> Response:
     for said in ANSWERS:
         if view.field("answer") == said:
             one = await answer_call(view.parts, view.path("id"), said, CLIENT)
-            then = "" if one["asked"] or said == "refuse" else " Its client may now repeat the call."
-            return view.done(f"{_SAID[said]}: `{one['toolKey']}` by `{one['token']}`.{then}", PATH)
+            return view.done(f"{_SAID[said]}: `{one['toolKey']}` by `{one['token']}`.{one['note']}", PATH)
     raise OwnerError("invalid_request", "The answer is missing.")
 
 
@@ -57,6 +60,11 @@ SCREEN = Screen(
     title="Approvals",
     icon="check",
     path=PATH,
-    routes=[("GET", PATH, show), ("POST", PATH + "/{id}", answer), ("POST", PATH + "/{id}/withdraw", take_back)],
+    routes=[
+        ("GET", PATH, show),
+        ("GET", PATH + "/{id}/arguments", show_arguments),
+        ("POST", PATH + "/{id}", answer),
+        ("POST", PATH + "/{id}/withdraw", take_back),
+    ],
     topics={"approvals": _changes},
 )
