@@ -112,6 +112,8 @@ def as_owner(gateway: GatewayProcess, name: str) -> SignIn:
         await page.wait_for_selector("h1:not(:has-text('Are you the owner?'))")
         shown = await page.inner_text("body")
         assert f"{name} asks for access" in shown, shown
+        await page.check("input[name=reach][value=all]")
+        await page.locator("input[name=scopes]").last.check()
         await page.click("button[value='allow']")
         await page.wait_for_url(lambda url: not url.startswith(gateway.base_url))
 

@@ -84,7 +84,15 @@ class SmallGateway:
     def tool_schema(self, caller: Caller, name: str) -> Json | None:
         return self.schemas.get(name)
 
-    def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
+    def refused(
+        self,
+        code: str,
+        token: str | None,
+        method: str | None,
+        params: Json,
+        client: str,
+        person: str | None = None,
+    ) -> None:
         if token == "break the audit":
             raise RuntimeError(SECRET_PATH)
         self.refusals.append(RefusedError(code, token, method, params, client))

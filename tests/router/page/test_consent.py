@@ -37,6 +37,19 @@ window.onload = async () => {
 };
 </script>"""
 
+# The words in tables that do not stand on one line.
+BROKEN_WORDS = """() => {
+  const broken = [], texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) for (const word of texts.currentNode.data.matchAll(/[^\\s-]+/g)) {
+    if (!texts.currentNode.parentNode.closest("table")) continue;
+    const range = document.createRange();
+    range.setStart(texts.currentNode, word.index);
+    range.setEnd(texts.currentNode, word.index + word[0].length);
+    if (new Set([...range.getClientRects()].map(one => one.top)).size > 1) broken.push(word[0]);
+  }
+  return broken;
+}"""
+
 
 @pytest.fixture(scope="module")
 async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
@@ -81,8 +94,9 @@ async def test_a_person_signs_in_and_allows_a_client(desk: Office, screens: Scre
         await page.wait_for_selector("text=Claude asks for access")
         await _pictures(screens, page)
         await page.select_option("#project", "attic")
-        await page.uncheck("input[value='*']")
+        await page.check("input[value='these']")
         await page.check("input[value='shop']")
+        await page.check("input[value='read write']")
         await page.click("button[value='allow']")
         await page.wait_for_url(f"{callback}?*")  # the policy of the page lets the form lead there
         answer = await asyncio.wait_for(seen.get(), 10)
@@ -98,6 +112,20 @@ async def test_grants_are_on_the_screen_of_the_tokens(desk: Office, screens: Scr
     await desk.sign_in()
     await (await desk.register(client_name="On screen")).tokens()
     await screens.check("tokens-grants", "/page/tokens")
+
+
+async def test_no_word_of_a_grant_is_broken_on_a_small_desktop(desk: Office, screens: Screens) -> None:
+    desk.http.cookies.clear()
+    await desk.sign_in()
+    await (await desk.register(client_name="Here")).tokens()
+    visitor = await desk.register(client_name="Claude Code (pointsman)", redirect_uris=["https://claude.ai/cb"])
+    await visitor.tokens(project="attic", servers=["shop", "cellar"], scopes="read write")
+    async with _page(screens) as page:
+        await page.set_viewport_size({"width": 1200, "height": 900})
+        await page.goto(desk.command("page_link")["url"])
+        await page.goto(f"{desk.base}/page/tokens")
+        assert await page.evaluate(BROKEN_WORDS) == []
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 1200
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "evil.example"])

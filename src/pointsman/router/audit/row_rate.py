@@ -15,7 +15,9 @@ from pointsman.router.audit.rows import Intent, Outcome
 MAX_BUCKETS = 20_000  # tokens are bounded by the configuration; those who sign in are not
 BURST_S = 30  # capacity of a bucket, in seconds of its rate
 WINDOW_S = 10.0  # in which equal refusals are coalesced into one row
-REPEATED = frozenset({RateLimitedError.code, OVERLOADED})  # refusals that a retrying client repeats thousands of times
+REPEATED = frozenset(
+    {RateLimitedError.code, OVERLOADED, "slow_down"}
+)  # refusals that a retrying client repeats thousands of times
 
 
 class TokenBucket:

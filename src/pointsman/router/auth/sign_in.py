@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _EXECUTE: Final = "tool_execute"
 _READS: Final = ("resources/", "prompts/", "skills/")  # the beginnings of methods that need `read`
 
+logger = logging.getLogger(__name__)
+
 
 class Access:
     """Who can sign in, across reloads: the identities, and what verifies them."""
@@ -31,15 +34,22 @@ class Access:
         self._rules: tuple[object, ...] = ()
         self._resources: Resources | None = None
         self._own: IdentitySource | None = None
-        self.configure(config)
+        self._issuer = own_issuer(config)
+        self._apply(config)
 
     def add_own_server(self, source: IdentitySource, config: GatewayConfig) -> None:
         """Let callers sign in at the gateway's own authorization server, too."""
         self._own = source
-        self.configure(config)
+        self._apply(config)
 
     def configure(self, config: GatewayConfig) -> None:
         """Apply a configuration, before the catalog does. What was verified by other rules has to be verified again."""
+        before, self._issuer = self._issuer, own_issuer(config)
+        if before != self._issuer:
+            logger.warning("%s", _own_server_change(before, self._issuer, runs=self._own is not None))
+        self._apply(config)
+
+    def _apply(self, config: GatewayConfig) -> None:
         own_server = own_issuer(config) if self._own is not None else None
         resources = self._resources = resources_of(config, own_server)
         rules = (config.auth, config.listen.public_url)
@@ -58,6 +68,18 @@ class Access:
     async def close(self) -> None:
         if self._issuers is not None:
             await self._issuers.close()
+
+
+def _own_server_change(old: str | None, new: str | None, *, runs: bool) -> str:
+    """What a reload means for clients that sign in at the gateway itself. `runs`: it could do that since its start."""
+    if new is None:
+        why = "they cannot, and grants are not accepted, while `auth` is set or `listen.public_url` is not"
+        return f"clients no longer sign in at this gateway: {why}"
+    if not runs:
+        return f"clients can sign in at {new} after the next start; other uses of `listen.public_url` begin now"
+    if old is None:
+        return f"clients can sign in at {new} from now on, and grants for this address are accepted again"
+    return f"clients sign in at {new} from now on; those that signed in at {old} have to sign in again"
 
 
 def _issuers(config: GatewayConfig, resources: Resources, before: Issuers | None) -> Issuers:

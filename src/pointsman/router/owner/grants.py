@@ -25,13 +25,15 @@ _CLIENT = "pointsman cli"
 
 
 async def grants(parts: Parts) -> Json:
-    """All grants, the newest first. Raises OwnerError."""
-    found = await _grants(_server_of(parts))
+    """All grants, the newest first, and why none is accepted now, if so. Raises OwnerError."""
+    server = _server_of(parts)
+    found = await _grants(server)
     try:
-        uses = await asyncio.to_thread(last_uses, parts.audit_rows, [grant.identity for grant in found])
+        names = [name for grant in found for name in grant.identities()]
+        uses = await asyncio.to_thread(last_uses, parts.audit_rows, names)
     except READ_ERRORS:
         uses = {}
-    return {"grants": [_described(grant, uses) for grant in found]}
+    return {"grants": [_described(grant, uses, server.is_accepted(grant)) for grant in found], "off": server.off}
 
 
 async def revoke_grant(parts: Parts, grant_id: str, asked_by: str = _CLIENT) -> Json:
@@ -51,8 +53,13 @@ async def revoke_grant(parts: Parts, grant_id: str, asked_by: str = _CLIENT) -> 
 
 
 async def grant_link(parts: Parts) -> Json:
-    """A link that lets a browser answer requests for access at the public address. Works once, within 10 minutes."""
+    """A link that lets a browser answer requests for access at the public address. Works once, within 10 minutes.
+
+    Raises OwnerError.
+    """
     server = _server_of(parts)
+    if server.off:
+        raise OwnerError("no_sign_in", f"Clients cannot sign in at this gateway: {server.off}")
     return {"url": f"{server.issuer}/oauth/sign-in?code={parts.sign_ins.new_code()}", "expiresS": CODE_S}
 
 
@@ -68,7 +75,9 @@ def grant_operations(parts: Parts) -> dict[str, Operation]:
 def _server_of(parts: Parts) -> AuthorizationServer:
     if parts.authorization is None:
         raise OwnerError(
-            "no_sign_in", "Clients cannot sign in at this gateway: `listen.public_url` was not set when it started."
+            "no_sign_in",
+            "Clients cannot sign in at this gateway: `listen.public_url` was not set when it started. "
+            "Set it, and restart the gateway.",
         )
     return parts.authorization
 
@@ -80,8 +89,8 @@ async def _grants(server: AuthorizationServer) -> list[Grant]:
         raise OwnerError("state", str(error)) from error
 
 
-def _described(grant: Grant, uses: Mapping[str, LastUse]) -> Json:
-    use = uses.get(grant.identity)
+def _described(grant: Grant, uses: Mapping[str, LastUse], accepted: bool) -> Json:
+    use = max((uses[name] for name in grant.identities() if name in uses), default=None)
     return {
         "id": grant.id,
         "client": grant.client,
@@ -94,6 +103,7 @@ def _described(grant: Grant, uses: Mapping[str, LastUse]) -> Json:
         "created": _iso(grant.created),
         "refreshed": _iso(grant.refreshed),
         "expires": _iso(grant.expires) if grant.expires else None,
+        "accepted": accepted,
         "lastUsed": _iso(use.time_ms / 1000) if use is not None else None,
     }
 

@@ -26,6 +26,7 @@ from pointsman.config.value_types import SCOPES
 from pointsman.config.values import parse_moment
 from pointsman.core.errors import UnauthorizedError
 from pointsman.router.auth.server import redirects
+from pointsman.router.auth.server.clients import is_document
 from pointsman.router.auth.server.requests import (
     AuthorizationRequest,
     Client,
@@ -50,9 +51,11 @@ STATIC_PATH: Final = "/oauth/static"
 DEFAULT_EXPIRY: Final = "90d"
 MAX_FORM_BYTES: Final = 65_536
 WAITING_S: Final = 600.0  # for the owner to sign in
-_MAX_KEPT_CHARS: Final = 2800  # of a request in a cookie
-_CODE = re.compile(r"(?:\S*[?&]code=)?([A-Za-z0-9_-]{1,128})")  # a link, or only its code
+_MAX_KEPT_CHARS: Final = 2800  # of the requests in a cookie
+_CODE = re.compile(r"(?:\S*[?&]code=)?([A-Za-z0-9_-]{32,128})")  # a link, or only its code
 _NO_PROJECT: Final = "-"
+_ALL: Final = "all"
+_THESE: Final = "these"
 _SCOPE_TEXTS: Final = {
     ("read",): "Only tools that read",
     ("read", "write"): "No destructive tools",
@@ -93,9 +96,7 @@ class ConsentApp:
         """A link of `pointsman grant sign-in`, in the browser that has the request, or in another one."""
         if request.method != "GET":  # a program that looks at a link must not use it up
             return Response(status_code=405, headers={"Allow": "GET"})
-        kept = self._parts.sign_ins.unsealed(request.cookies.get(self._kept), "request")
-        query = kept["query"] if kept is not None else ""
-        response = await self._entered(request.query_params.get("code", ""), query)
+        response = await self._entered(request.query_params.get("code", ""), self._waiting(request))
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
 
@@ -103,9 +104,11 @@ class ConsentApp:
         """A link that was pasted into the page, because the request is open in a browser of another machine."""
         check_origin(request, self._origin)
         form = await read_form(request, MAX_FORM_BYTES)
-        return await self._entered(_field(form, "code").strip(), _field(form, "request"))
+        query = _field(form, "request")
+        return await self._entered(_field(form, "code").strip(), [query] if query else [])
 
-    async def _entered(self, code: str, query: str) -> Response:
+    async def _entered(self, code: str, queries: list[str]) -> Response:
+        """`queries`: the requests that wait for the owner, the oldest first."""
         sign_ins, audit = self._parts.sign_ins, self._parts.audit
         found = _CODE.fullmatch(code)
         cookie = await sign_ins.redeem_once(found[1], CONSENT) if found else None
@@ -113,21 +116,46 @@ class ConsentApp:
             many = sign_ins.too_many_failures()
             if not many:
                 audit.record_refusal(UnauthorizedError.code, kind="change", method=SIGN_IN, token_id=None)
-            return self._render("consent_link_refused.html", 429 if many else 403, too_many=many, query=query)
+            context = {"too_many": many, "is_link": found is not None, "query": queries[-1] if queries else ""}
+            return self._render("consent_link_refused.html", 429 if many else 403, **context)
         audit.record_change(SIGN_IN, "consent", client="page")
-        response: Response = RedirectResponse(f"{PATH}?{query}", 303) if query else self._render("consent_ready.html")
+        response = self._next(queries)
         self._set_cookie(response, self._cookie, cookie, CONSENT_S)
         response.delete_cookie(self._kept, path="/oauth")
         return response
 
+    def _next(self, queries: list[str]) -> Response:
+        """Lead the owner to the request that waits; if several do, let the owner choose."""
+        if len(queries) == 1:
+            return RedirectResponse(f"{PATH}?{queries[0]}", 303)
+        waiting = [{"query": query, **self._summary(query)} for query in queries]
+        return self._render("consent_ready.html", waiting=waiting)
+
+    def _summary(self, query: str) -> dict[str, str]:
+        """What tells a request from others, without fetching anything: by the client's own word."""
+        try:
+            fields = read_query(query)
+        except RequestError:
+            return {"client": "", "target": ""}
+        client_id = fields.get("client_id", "")
+        known = self._server.registrar.registration(client_id)
+        name = known.name if known is not None else urlsplit(client_id).netloc if is_document(client_id) else ""
+        return {"client": name, "target": redirects.target_of(fields.get("redirect_uri", ""))}
+
+    def _waiting(self, request: Request) -> list[str]:
+        kept = self._parts.sign_ins.unsealed(request.cookies.get(self._kept), "request")
+        return kept["queries"] if kept is not None else []
+
     def _sign_in(self, request: Request, query: str) -> Response:
-        """Say how to sign in, and keep the request for the way back."""
+        """Say how to sign in, and keep the request for the way back, beside others that wait, if there is room."""
         if request.headers.get("sec-fetch-site") == "cross-site":
             # The page's cookie is not sent when another site leads here, but it is when this page does.
             return self._render("consent_again.html", query=query)
-        response = self._render("consent_sign_in.html", query=query)
-        if len(query) <= _MAX_KEPT_CHARS:
-            sealed = self._parts.sign_ins.sealed("request", {"query": query}, WAITING_S)
+        queries = [*(one for one in self._waiting(request) if one != query), query]
+        fits = sum(map(len, queries)) <= _MAX_KEPT_CHARS
+        response = self._render("consent_sign_in.html", query=query, fits=fits)
+        if fits:
+            sealed = self._parts.sign_ins.sealed("request", {"queries": queries}, WAITING_S)
             self._set_cookie(response, self._kept, sealed, WAITING_S)
         return response
 
@@ -163,7 +191,12 @@ class ConsentApp:
         except ClientError as error:
             self._server.refuse(AUTHORIZE, error.code, client=client.name)
             answer = {"error": error.code, "error_description": str(error)}
-            return RedirectResponse(answer_url(redirect_uri, fields.get("state"), self._server.issuer, answer), 303)
+            url = answer_url(redirect_uri, fields.get("state"), self._server.issuer, answer)
+            if redirects.is_loopback(redirect_uri):
+                return RedirectResponse(url, 303)
+            # Anybody can register an address: no link to this gateway leads there before the owner has looked.
+            target = redirects.target_of(redirect_uri)
+            return self._render("consent_error.html", 400, problem=str(error), code=error.code, url=url, target=target)
         return await handle(asked)
 
     async def _show(self, asked: AuthorizationRequest, session: Session, query: str) -> Response:
@@ -185,25 +218,36 @@ class ConsentApp:
     def _choice(self, asked: AuthorizationRequest, form: dict[str, list[str]]) -> Choice:
         """Raises ValueError."""
         config = self._parts.current.config
-        project, servers = asked.project, form.get("servers", [])
+        project = asked.project
         if project is None:
             chosen = _field(form, "project")
             project = UNASSIGNED if chosen == _NO_PROJECT else chosen
             if project not in (UNASSIGNED, *config.projects):
                 raise ValueError("Choose the project that the client acts for.")
-        if not servers or any(one != ANY and one not in config.servers for one in servers):
-            raise ValueError("Choose at least one server, or all.")
+        servers = self._servers(_field(form, "reach"), form.get("servers", []))
         scopes = next((one for one in _scope_choices(asked) if " ".join(one) == _field(form, "scopes")), None)
         if scopes is None:
             raise ValueError("Choose what its tools may do.")
         expiry = _field(form, "expires").strip()
         expires = parse_moment(read_expiry(expiry, datetime.now(UTC))).timestamp() if expiry else 0.0
-        return Choice((project,), (ANY,) if ANY in servers else tuple(servers), scopes, expires)
+        return Choice((project,), servers, scopes, expires)
+
+    def _servers(self, reach: str, named: list[str]) -> tuple[str, ...]:
+        """Raises ValueError, also if the choice is not clear: it never gives more than one part of it says."""
+        if reach not in (_ALL, _THESE) or (reach == _ALL and named):
+            raise ValueError("Choose all servers, or only some and name them.")
+        if reach == _ALL:
+            return (ANY,)
+        if not named or any(one not in self._parts.current.config.servers for one in named):
+            raise ValueError("Choose at least one server, or all.")
+        return tuple(named)
 
     def _consent(
         self, asked: AuthorizationRequest, session: Session, query: str, form: dict[str, list[str]], error: str = ""
     ) -> Response:
         config = self._parts.current.config
+        scopes = _scope_choices(asked)
+        vouched = bool(asked.client.host) and not form  # for others, the owner chooses, and nothing is chosen before
         response = self._render(
             "consent.html",
             400 if error else 200,
@@ -212,17 +256,18 @@ class ConsentApp:
             client=asked.client,
             client_name=asked.client.name or "A client without a name",
             target=redirects.target_of(asked.redirect_uri),
-            loopback=redirects.is_loopback(asked.redirect_uri),
+            local=redirects.is_local(asked.redirect_uri),
             csrf=session.csrf,
             query=query,
             seen=_seen(asked),
             projects={_NO_PROJECT: "Without a project", **{one: one for one in config.projects}},
             servers={one: one for one in config.servers},
-            scopes={" ".join(one): _SCOPE_TEXTS.get(one, f"Only: {', '.join(one)}") for one in _scope_choices(asked)},
+            scopes={" ".join(one): _SCOPE_TEXTS.get(one, f"Only: {', '.join(one)}") for one in scopes},
             chosen={
                 "project": _field(form, "project") or _NO_PROJECT,
-                "servers": form.get("servers", [] if form else [ANY]),
-                "scopes": _field(form, "scopes") or " ".join(asked.scopes),
+                "reach": _field(form, "reach") or (_ALL if vouched else ""),
+                "servers": form.get("servers", []),
+                "scopes": _field(form, "scopes") or (" ".join(asked.scopes) if vouched or len(scopes) == 1 else ""),
                 "expires": _field(form, "expires") if form else DEFAULT_EXPIRY,
             },
         )

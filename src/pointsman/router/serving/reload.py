@@ -285,8 +285,6 @@ def needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
     changes = {
         "listen.host": old.listen.host != new.listen.host,
         "listen.port": old.listen.port != new.listen.port,
-        # Issuers of `auth` are accepted at once; only the gateway's own server is not.
-        "listen.public_url": old.listen.public_url is None and new.listen.public_url is not None and not new.auth,
         "state": old.state != new.state,
         "telemetry": old.telemetry != new.telemetry,
     }

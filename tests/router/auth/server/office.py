@@ -122,7 +122,9 @@ class Visitor:
         """Send the form of the consent page. Extra headers by `headers`."""
         assert asked.status_code == 200, asked.text
         headers = {"Origin": self.office.base, **chosen.pop("headers", {})}
-        form = {**hidden_fields(asked.text), **choices(asked.text), "decision": "allow", **chosen}
+        reach = "these" if "servers" in chosen else "all"
+        form = {**hidden_fields(asked.text), **_widest(asked.text), **choices(asked.text), "reach": reach}
+        form |= {"decision": "allow", **chosen}
         return await self.office.http.post(f"{self.office.base}/oauth/authorize", data=form, headers=headers)
 
     async def code(self, **chosen: Any) -> str:
@@ -183,10 +185,18 @@ class Visitor:
         return await stranger("POST", self.office.base + path, json=message, headers=headers)
 
 
+def _widest(text: str) -> dict[str, str]:
+    """What a trusting owner chooses where the form has nothing chosen: all that the client asks for."""
+    offered = re.findall(r'<input type="radio" name="scopes" value="([^"]*)"', text)
+    return {"scopes": offered[-1]} if offered else {}
+
+
 def choices(text: str) -> dict[str, Any]:
     """What the form would send as it is shown."""
     chosen: dict[str, Any] = {}
-    for name, value in re.findall(r'<input type="(?:checkbox|radio)" name="([^"]+)" value="([^"]*)" checked>', text):
+    for name, value in re.findall(
+        r'<input type="(?:checkbox|radio)" name="([^"]+)" value="([^"]*)" checked(?: required)?>', text
+    ):
         chosen.setdefault(unescape(name), []).append(unescape(value))
     selected = re.search(r'<option value="([^"]*)" selected>', text)
     if selected:

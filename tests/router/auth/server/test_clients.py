@@ -63,6 +63,8 @@ def test_a_flood_of_registrations_is_refused_and_takes_no_memory() -> None:
     with pytest.raises(ClientError) as refused:
         registrar.register(GOOD, "192.0.2.1")
     assert (refused.value.code, refused.value.status) == ("slow_down", 429)
+    assert refused.value.retry_s == 60
+    assert "Try again in 60 s" in str(refused.value)
     for number in range(REGISTRATIONS[0] - ADDRESS_REGISTRATIONS[0]):
         registrar.register(GOOD, f"192.0.2.{number + 2}")
     for number in range(3 * MAX_ADDRESSES):  # from everywhere

@@ -170,13 +170,29 @@ async def test_replicas_know_tokens_and_revocations_of_one_another(desk: Office)
         await _until_refused(visitor, fresh["access_token"])
 
 
+async def test_while_clients_cannot_sign_in_the_commands_say_so(desk: Office) -> None:
+    tokens = await (visitor := await desk.register(client_name="Waits")).tokens()
+    [line] = [line for line in (await _pointsman(desk, "grant", "list")).splitlines() if "Waits" in line]
+    assert line.split()[1:5] == ["Waits", "127.0.0.1:43117", "-", "*"]  # without a project
+    desk.gateway.write_config({**desk.settings, "listen": {"drain_s": 0}})
+    await desk.gateway.until_logged("clients no longer sign in at this gateway")
+    refused = await _pointsman(desk, "grant", "sign-in", code=1)
+    assert "Clients cannot sign in at this gateway: `listen.public_url` is no longer set." in refused
+    listed = await _pointsman(desk, "grant", "list", notes=True)
+    assert "No grant is accepted now" in listed
+    assert (await visitor.initialize(tokens["access_token"])).status_code == 401
+    desk.gateway.write_config(desk.settings)
+    await desk.gateway.until_logged("grants for this address are accepted again")
+    assert (await visitor.initialize(tokens["access_token"])).status_code == 200
+
+
 async def _until_refused(visitor: Visitor, access: str) -> None:
     async with asyncio.timeout(30):
         while (await visitor.initialize(access)).status_code != 401:
             await asyncio.sleep(0.05)
 
 
-async def _pointsman(desk: Office, *words: str, code: int = 0) -> str:
+async def _pointsman(desk: Office, *words: str, code: int = 0, notes: bool = False) -> str:
     gateway: GatewayProcess = desk.gateway
     ended = await run_program(
         *(sys.executable, "-P", "-m", "pointsman", *words, "--state-dir", str(gateway.state_dir)),
@@ -184,4 +200,4 @@ async def _pointsman(desk: Office, *words: str, code: int = 0) -> str:
         limit_s=60,
     )
     assert ended.code == code, ended.err
-    return ended.err if code else ended.out
+    return ended.err if code or notes else ended.out

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.router.auth.server.redirects import form_source, is_allowed, is_loopback, matches, target_of
+from pointsman.router.auth.server.redirects import (
+    form_source,
+    is_allowed,
+    is_local,
+    is_loopback,
+    matches,
+    target_of,
+)
 
 ALLOWED = {
     "https://claude.ai/api/mcp/auth_callback": "claude.ai",
@@ -86,6 +93,29 @@ def test_only_the_port_of_a_loopback_redirect_may_differ() -> None:
     assert not matches("http://localhost/callback", "http://localhost:3118/other")
     assert not matches("http://localhost/callback", "http://localhost:3118/callback?x=1")
     assert not matches("http://localhost/callback", "http://localhost:3118@evil.example/callback")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://127.0.0.1:43117/callback",
+        "http://localhost/callback",
+        "https://127.0.0.1/cb",
+        "https://127.8.8.8:8443/cb",
+        "https://LOCALHOST/cb",
+        "https://app.localhost/cb",
+        "cursor://anysphere.cursor-deeplink/mcp/oauth",
+        "com.example.app:/cb",
+    ],
+)
+def test_a_program_on_the_machine_of_the_browser_gets_the_answer(uri: str) -> None:
+    assert is_allowed(uri)
+    assert is_local(uri)
+
+
+@pytest.mark.parametrize("uri", ["https://claude.ai/cb", "https://127.0.0.1.evil.example/cb", "https://localhost.me/"])
+def test_a_host_gets_the_answer(uri: str) -> None:
+    assert not is_local(uri)
 
 
 def test_the_source_for_forms_is_an_origin_or_a_scheme() -> None:

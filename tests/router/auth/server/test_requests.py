@@ -100,10 +100,20 @@ def test_a_query_has_each_parameter_once_and_an_end() -> None:
             read_query(query)
 
 
-def test_scopes_narrow_and_unknown_ones_are_ignored() -> None:
+@pytest.mark.parametrize("text", ["admin", "openid admin", "mcp:all", "MCP", "*"])
+def test_only_unknown_scopes_are_refused(text: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        checked_request({**GOOD, "scope": text}, CLIENT, "https://app.example/cb", OWN)
+    assert refused.value.code == "invalid_scope"
+    assert "mcp:read" in str(refused.value)
+
+
+def test_scopes_narrow_and_unknown_ones_beside_them_are_dropped() -> None:
     assert scopes_of("mcp:read openid") == ("read",)
     assert scopes_of("mcp:write mcp:read") == ("read", "write")
-    assert scopes_of("openid profile") == ("read", "write", "destructive")
+    assert scopes_of("mcp:read admin") == ("read",)
+    assert scopes_of("openid profile email offline_access") == ("read", "write", "destructive")
+    assert scopes_of("") == scopes_of("mcp") == ("read", "write", "destructive")
     assert scope_text(("read", "write", "destructive")) == "mcp"
     assert scope_text(("read", "write")) == "mcp:read mcp:write"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
+from html import unescape
 from urllib.parse import urlencode
 
 import pytest
 
-from tests.router.auth.server.office import CALLBACK, Office, Visitor, office, stranger
+from tests.router.auth.server.office import CALLBACK, Office, Visitor, choices, office, stranger
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,11 @@ async def test_the_metadata_name_exactly_this_issuer(desk: Office) -> None:
     assert (await stranger("GET", f"{desk.base}/.well-known/oauth-authorization-server/mcp")).status_code == 404
 
 
+async def test_nothing_is_chosen_for_a_client_that_nobody_vouches_for(visitor: Visitor) -> None:
+    shown = choices((await visitor.ask()).text)
+    assert shown.keys().isdisjoint({"reach", "servers", "scopes"})
+
+
 async def test_a_grant_has_what_the_owner_chose(desk: Office, visitor: Visitor) -> None:
     tokens = await visitor.tokens(project="attic", servers=["shop", "cellar"], scopes="read", expires="12h")
     assert tokens["scope"] == "mcp:read"
@@ -85,7 +92,19 @@ async def test_the_owner_cannot_give_more_than_was_asked_for(visitor: Visitor) -
 
 
 @pytest.mark.parametrize(
-    "chosen", [{"servers": []}, {"servers": ["nowhere"]}, {"project": "nowhere"}, {"expires": "yesterday"}]
+    "chosen",
+    [
+        {"servers": []},
+        {"servers": ["nowhere"]},
+        {"servers": ["*"]},
+        {"servers": ["shop"], "reach": "all"},
+        {"servers": ["*", "shop"]},
+        {"servers": ["shop"], "reach": []},
+        {"reach": []},
+        {"scopes": []},
+        {"project": "nowhere"},
+        {"expires": "yesterday"},
+    ],
 )
 async def test_a_choice_that_makes_no_sense_is_asked_again(visitor: Visitor, chosen: dict[str, str]) -> None:
     refused = await visitor.consent(await visitor.ask(), **chosen)
@@ -142,6 +161,27 @@ async def test_a_refresh_token_that_was_stolen_ends_the_grant(desk: Office, visi
     assert (await visitor.initialize(second["access_token"])).status_code == 401
     assert (await visitor.refresh(second["refresh_token"])).json()["error"] == "invalid_grant"
     assert ("oauth/token", "denied", "refresh_token_reused") in await desk.rows()
+
+
+async def test_a_refresh_narrows_the_next_access_token_and_not_the_grant(desk: Office, visitor: Visitor) -> None:
+    first = await visitor.tokens()
+    narrow = (await visitor.refresh(first["refresh_token"], scope="mcp:read admin")).json()
+    assert narrow["scope"] == "mcp:read"
+    assert (await visitor.initialize(narrow["access_token"])).status_code == 200
+    wide = (await visitor.refresh(narrow["refresh_token"])).json()
+    assert wide["scope"] == "mcp"
+    refused = await visitor.refresh(wide["refresh_token"], scope="admin")
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_scope")
+    desk.command("revoke_grant", grant=desk.command("grants")["grants"][0]["id"])
+    assert (await visitor.initialize(narrow["access_token"])).status_code == 401
+
+
+async def test_a_refresh_gives_no_scope_that_the_owner_has_not_given(visitor: Visitor) -> None:
+    first = await visitor.tokens(scopes="read")
+    second = (await visitor.refresh(first["refresh_token"], scope="mcp")).json()
+    assert second["scope"] == "mcp:read"
+    refused = await visitor.refresh(second["refresh_token"], scope="mcp:destructive")
+    assert refused.json()["error"] == "invalid_scope"
 
 
 async def test_a_refresh_token_is_its_clients_alone(desk: Office, visitor: Visitor) -> None:
@@ -224,7 +264,22 @@ async def test_another_port_of_a_loopback_redirect_is_the_clients(visitor: Visit
     """Programs listen at a port that is free (RFC 8252)."""
     asked = await visitor.ask(redirect_uri=CALLBACK.replace("43117", "5555"))
     assert asked.status_code == 200
-    assert 'id="loopback"' in asked.text
+    assert 'id="local"' in asked.text
+
+
+@pytest.mark.parametrize("redirect_uri", ["cursor://mcp/oauth", "com.example.app:/cb", "https://127.0.0.1/cb"])
+async def test_the_owner_is_warned_of_every_local_program(desk: Office, redirect_uri: str) -> None:
+    client = await desk.register(redirect_uris=[redirect_uri])
+    assert 'id="local"' in (await client.ask()).text
+
+
+@pytest.mark.parametrize("redirect_uri", ["https://evil.example/cb", "cursor://mcp/oauth"])
+async def test_no_link_to_the_gateway_leads_the_owner_elsewhere(desk: Office, redirect_uri: str) -> None:
+    client = await desk.register(redirect_uris=[redirect_uri])
+    answer = await client.ask(scope="admin")
+    assert (answer.status_code, answer.headers.get("location")) == (400, None)
+    assert f'href="{redirect_uri}?error=invalid_scope&amp;' in answer.text
+    assert "Go back to" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -234,6 +289,7 @@ async def test_another_port_of_a_loopback_redirect_is_the_clients(visitor: Visit
         ({"code_challenge_method": "plain"}, "invalid_request"),
         ({"code_challenge": None}, "invalid_request"),
         ({"resource": "https://evil.example/mcp"}, "invalid_target"),
+        ({"scope": "admin"}, "invalid_scope"),
     ],
 )
 async def test_other_mistakes_are_told_to_the_client(
@@ -334,6 +390,35 @@ async def test_the_link_leads_back_to_the_request(desk: Office, visitor: Visitor
     finally:
         await desk.http.aclose()
         desk.http = mine
+
+
+async def test_the_owner_chooses_among_the_requests_that_wait(desk: Office, visitor: Visitor) -> None:
+    mine, desk.http = desk.http, type(desk.http)(timeout=30)
+    try:
+        await visitor.ask()
+        await visitor.ask()  # the same again
+        await visitor.ask(state="another", redirect_uri=CALLBACK.replace("43117", "5555"))
+        long = await visitor.ask(state="s" * 2500)
+        assert "does not lead to it" in long.text
+        entered = await desk.http.get(desk.command("grant_link")["url"])
+        assert entered.status_code == 200
+        links = re.findall(r'href="(/oauth/authorize\?[^"]+)">Test client</a>', entered.text)
+        assert len(links) == 2
+        assert "127.0.0.1:5555" in entered.text
+        for link in links:
+            assert "asks for access" in (await desk.http.get(desk.base + unescape(link))).text
+    finally:
+        await desk.http.aclose()
+        desk.http = mine
+
+
+@pytest.mark.parametrize("garbage", ["hello", "https://example.com/", "x" * 1000, "pointsman grant sign-in", "%00<b>"])
+async def test_what_is_no_link_is_called_so(desk: Office, visitor: Visitor, garbage: str) -> None:
+    form = {"code": garbage, "request": urlencode(visitor.query())}
+    answer = await stranger("POST", f"{desk.base}/oauth/sign-in", data=form, headers={"Origin": desk.base})
+    assert answer.status_code == 403
+    assert "This is not a link of <code>pointsman grant sign-in</code>" in answer.text
+    assert "Back to the request" in answer.text
 
 
 async def test_a_link_can_be_pasted_and_works_once(desk: Office, visitor: Visitor) -> None:

@@ -6,6 +6,7 @@ takes no memory. It expires after a day, unless the owner has consented to a req
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -84,8 +85,13 @@ class Registrar:
             if len(self._addresses) > MAX_ADDRESSES:
                 self._addresses.popitem(last=False)
             buckets.append((bucket, ADDRESS_REGISTRATIONS))
-        if any(bucket.fill(burst, per_s, now) < 1 for bucket, (burst, per_s) in buckets):
-            raise ClientError("slow_down", "Too many clients have registered. Wait some minutes.", 429)
+        waits_s = [(1 - bucket.fill(burst, per_s, now)) / per_s for bucket, (burst, per_s) in buckets]
+        if max(waits_s) > 0:
+            wait_s = math.ceil(max(waits_s))
+            text = (
+                f"Too many clients have registered. Try again in {wait_s} s; a client that is known need not register."
+            )
+            raise ClientError("slow_down", text, 429, retry_s=wait_s)
         for bucket, _ in buckets:
             bucket.left -= 1
 

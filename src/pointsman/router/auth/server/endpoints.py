@@ -105,6 +105,8 @@ def _answering(endpoint: Endpoint, server: AuthorizationServer, method: str) -> 
             answer = _json({"error": error.code, "error_description": str(error)}, error.status)
             if error.status == HTTPStatus.UNAUTHORIZED:
                 answer.headers["WWW-Authenticate"] = "Basic"
+            if error.retry_s is not None:
+                answer.headers["Retry-After"] = str(error.retry_s)
             return answer
         except StateAwayError:
             text = "The state database cannot be used now. Try again later."

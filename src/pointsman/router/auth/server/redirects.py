@@ -9,6 +9,7 @@ MAX_URI_CHARS: Final = 512
 _TAIL = r"(?:[/?][A-Za-z0-9._~!$&'()*+,;=:@/?%-]*)?"  # path and query, without a fragment
 _HTTPS = re.compile(rf"https://(?P<host>(?i:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?))(?P<port>:[0-9]{{1,5}})?{_TAIL}")
 _LOOPBACK = re.compile(rf"http://(?P<host>127\.0\.0\.1|\[::1\]|localhost)(?P<port>:[0-9]{{1,5}})?(?P<tail>{_TAIL})")
+_LOOPBACK_IP = re.compile(r"127(?:\.[0-9]{1,3}){3}")
 # Programs without a web server have a scheme of their own: one with a dot, as RFC 8252 asks, or that of a known editor.
 _EDITORS = "cursor|vscode|vscode-insiders|vscodium|windsurf|zed|claude|warp|raycast"
 _PRIVATE = re.compile(rf"(?P<scheme>[a-z][a-z0-9+-]*(?:\.[a-z0-9+-]+)+|{_EDITORS}):{_TAIL}")
@@ -31,6 +32,15 @@ def matches(registered: str, given: str) -> bool:
 
 def is_loopback(uri: str) -> bool:
     return _LOOPBACK.fullmatch(uri) is not None
+
+
+def is_local(uri: str) -> bool:
+    """Whether the answer goes to a program on the machine of the browser, where any program could take it."""
+    https = _HTTPS.fullmatch(uri)
+    if https is None:
+        return is_loopback(uri) or _PRIVATE.fullmatch(uri) is not None
+    host = https["host"].lower()
+    return host == "localhost" or host.endswith(".localhost") or _LOOPBACK_IP.fullmatch(host) is not None
 
 
 def target_of(uri: str) -> str:

@@ -20,6 +20,8 @@ from pointsman.router.auth.server import redirects
 
 MAX_QUERY_CHARS: Final = 8192
 MAX_FIELDS: Final = 64
+# Of OpenID Connect. They ask for nothing that this server has, and clients send them by habit.
+HARMLESS_SCOPES: Final = frozenset({"openid", "profile", "email", "offline_access"})
 CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
@@ -31,10 +33,11 @@ class RequestError(Exception):
 class ClientError(Exception):
     """The client learns of it: an error code of OAuth, and a sentence."""
 
-    def __init__(self, code: str, description: str, status: int = 400) -> None:
+    def __init__(self, code: str, description: str, status: int = 400, *, retry_s: int | None = None) -> None:
         super().__init__(description)
         self.code = code
         self.status = status
+        self.retry_s = retry_s  # when to try again, if that helps
 
 
 class Client(Struct, frozen=True):
@@ -124,8 +127,14 @@ def checked_request(
 
 
 def scopes_of(text: str) -> tuple[Scope, ...]:
-    """What tools may do by the scopes that are asked for. Unknown ones are ignored; without a known one, everything."""
-    named = {scope for word in text.split() for scope in OAUTH_SCOPES.get(word, ())}
+    """What tools may do by the scopes that are asked for. Without any, or with harmless ones only, everything.
+
+    Unknown ones beside a known one are dropped. Raises ClientError: there are only unknown ones.
+    """
+    words = set(text.split())
+    named = {scope for word in words for scope in OAUTH_SCOPES.get(word, ())}
+    if not named and words - HARMLESS_SCOPES:
+        raise ClientError("invalid_scope", f"The scopes of this gateway are: {', '.join(OAUTH_SCOPES)}.")
     return tuple(scope for scope in SCOPES if scope in named) or SCOPES
 
 

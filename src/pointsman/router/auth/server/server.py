@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import math
 import re
 import secrets
 import time
@@ -15,13 +16,13 @@ from typing import Final, ParamSpec, TypeVar
 
 from msgspec import Struct
 
-from pointsman.catalog.identities import Identity
+from pointsman.catalog.identities import Identity, person_of
 from pointsman.config.model import CurrentConfig, Token
 from pointsman.config.value_types import Scope
 from pointsman.core.errors import SignInUnavailableError, UnauthorizedError
 from pointsman.core.model import Json, WallClock
 from pointsman.router.audit.log import AuditLog
-from pointsman.router.auth.metadata import own_issuer
+from pointsman.router.auth.metadata import Resources, own_issuer
 from pointsman.router.auth.server import redirects
 from pointsman.router.auth.server.clients import ClientDocuments, Registrar, is_document
 from pointsman.router.auth.server.requests import (
@@ -33,6 +34,7 @@ from pointsman.router.auth.server.requests import (
     RequestError,
     answer_url,
     scope_text,
+    scopes_of,
 )
 from pointsman.router.auth.server.store import (
     ACCESS,
@@ -57,6 +59,7 @@ MAX_ENDED: Final = 10_000
 AUTHORIZE, TOKEN, REGISTER, REVOKE = "oauth/authorize", "oauth/token", "oauth/register", "oauth/revoke"
 SOURCE: Final = "@oauth"  # its rows have a limit of their own: strangers must not take the place of the owner's
 _FORM = re.compile(rf"(?:{ACCESS}|{REFRESH}|{CODE})[A-Za-z0-9_-]{{43}}")
+_MOVED = "This gateway has another address than the one that was signed in at. Sign in again."
 _AWAY = "The state database cannot be used now. Try again later."
 
 Parameters = ParamSpec("Parameters")
@@ -195,10 +198,30 @@ class AuthorizationServer:
         secret = fields.get("refresh_token", "")
         if not _is_secret(secret, REFRESH):
             raise self._refusal("invalid_grant", "The refresh token is not one of this server.")
-        outcome = await self._in_thread(self.store.refresh, secret, fields.get("client_id", ""), fields.get("resource"))
+        known = await self._in_thread(self.store.grant_of_refresh, secret)
+        if known is not None and not self.is_accepted(known):
+            raise self._refusal("invalid_grant", _MOVED, token_id=known.identity)
+        scopes = self._narrowed(known, fields.get("scope")) if known is not None else ()
+        outcome = await self._in_thread(
+            self.store.refresh, secret, fields.get("client_id", ""), fields.get("resource"), scopes
+        )
         if isinstance(outcome, Issued):
             return self._issued(outcome, "oauth/refresh")
         raise await self._refused(outcome, "refresh token", fields.get("resource"))
+
+    def _narrowed(self, grant: Grant, asked: str | None) -> tuple[Scope, ...]:
+        """The scopes of the next access token; none: all of the grant. Raises ClientError."""
+        if asked is None:
+            return ()
+        try:
+            named = scopes_of(asked)
+        except ClientError as error:
+            raise self._refusal(error.code, str(error), token_id=grant.identity) from None
+        left: tuple[Scope, ...] = tuple(scope for scope in grant.scopes if scope in named)
+        if not left:
+            text = f"This grant has only: {scope_text(grant.scopes)}."
+            raise self._refusal("invalid_scope", text, token_id=grant.identity)
+        return () if left == grant.scopes else left
 
     async def revoke_secret(self, secret: str) -> None:
         """End the grant of an access or refresh token, if there is one (RFC 7009). Raises StateAwayError."""
@@ -212,14 +235,14 @@ class AuthorizationServer:
             await self.revoke(grant, client=grant.client)
 
     def _issued(self, issued: Issued, method: str) -> Json:
-        self._keep(issued.grant)
+        self._keep(issued.grant, issued.scopes)
         self._record(method, issued.grant)
         return {
             "access_token": issued.access,
             "token_type": "Bearer",
             "expires_in": int(issued.expires_s),
             "refresh_token": issued.refresh,
-            "scope": scope_text(issued.grant.scopes),
+            "scope": scope_text(issued.scopes),
         }
 
     async def _refused(self, refusal: Refusal, what: str, resource: str | None) -> ClientError:
@@ -234,7 +257,10 @@ class AuthorizationServer:
                 "invalid_grant", f"The {what} was used before. All that it gave is revoked: sign in again."
             )
         if refusal.why == "slow_down":
-            return self._refusal("slow_down", "This grant was refreshed too often in the last hour.", 429, token_id)
+            wait_s = max(1, math.ceil(grant.hour + 3600 - self._clock()))
+            self.refuse(TOKEN, "slow_down", token_id=token_id)
+            text = f"This grant was refreshed {grant.refreshes} times within an hour. Try again in {wait_s} s."
+            return ClientError("slow_down", text, 429, retry_s=wait_s)
         if resource not in (None, grant.resource):
             return self._refusal("invalid_target", f"The {what} is for another resource.", token_id=token_id)
         return self._refusal(
@@ -246,6 +272,17 @@ class AuthorizationServer:
         return ClientError(code, text, status)
 
     # ------------------------------------------------------------------ grants
+
+    @property
+    def off(self) -> str:
+        """Why clients cannot sign in now, and grants are not accepted; empty: they can."""
+        if self._current.config.auth:
+            return "`auth` is set, so people sign in at the issuers that it names."
+        return "" if self.issuer else "`listen.public_url` is no longer set."
+
+    def is_accepted(self, grant: Grant) -> bool:
+        """Whether the gateway still has the address that the grant is for; a project of it may be gone."""
+        return bool(self.issuer) and Resources(self.issuer, ()).named_by(grant.resource) is not None
 
     async def grants(self) -> list[Grant]:
         """Those that have not ended, the newest first. Raises StateAwayError."""
@@ -283,8 +320,8 @@ class AuthorizationServer:
         known = [*self._known]
         alive = {grant.identity for grant in await asyncio.to_thread(self.store.grants)}
         for identity_id in known:
-            if identity_id not in alive:
-                self._end(identity_id)
+            if person_of(identity_id) not in alive:
+                self._end(person_of(identity_id))
 
     # ------------------------------------------------------------------ identities
 
@@ -299,8 +336,10 @@ class AuthorizationServer:
             raise SignInUnavailableError(_AWAY) from None
         if found is None or found[0].has_ended(self._clock()) or found[0].identity in self._ended:
             raise UnauthorizedError("The access token has expired, or its grant was revoked. Sign in again.")
-        grant, expires = found
-        return Identity(grant.identity, self._keep(grant), expires)
+        grant, access = found
+        if not self.is_accepted(grant):
+            raise UnauthorizedError(_MOVED)
+        return Identity(grant.narrowed(access.scopes), self._keep(grant, access.scopes), access.expires)
 
     def rights_of(self, identity_id: str) -> Token | None:
         known = self._known.get(identity_id)
@@ -308,20 +347,24 @@ class AuthorizationServer:
             return None
         return known[0]
 
-    def _keep(self, grant: Grant) -> Token:
-        known = self._known.get(grant.identity)
+    def _keep(self, grant: Grant, scopes: tuple[Scope, ...] = ()) -> Token:
+        identity_id = grant.narrowed(scopes)
+        known = self._known.get(identity_id)
         if known is None:
-            known = grant.rights(), grant.expires
+            known = grant.rights(scopes), grant.expires
             if grant.identity not in self._ended:  # revoked while it was looked up
-                self._known[grant.identity] = known
+                self._known[identity_id] = known
         return known[0]
 
     def _end(self, identity_id: str) -> None:
-        self._known.pop(identity_id, None)
+        """End a grant's identity, and those of its access tokens with fewer scopes."""
+        narrowed = [one for one in self._known if person_of(one) == identity_id and one != identity_id]
         self._ended[identity_id] = None
         if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
-        self.revoked(identity_id)
+        for one in (identity_id, *narrowed):
+            self._known.pop(one, None)
+            self.revoked(one)
 
     def _record(self, method: str, grant: Grant) -> None:
         what = f"grants.{grant.id}"

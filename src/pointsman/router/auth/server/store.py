@@ -12,11 +12,12 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from hashlib import sha256
+from itertools import combinations
 from typing import Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from pointsman.catalog.identities import rights_token
+from pointsman.catalog.identities import VARIANT, rights_token
 from pointsman.config.model import Token
 from pointsman.config.secrets import PREFIX
 from pointsman.config.value_types import Scope
@@ -63,10 +64,18 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
     def identity(self) -> str:
         return f"{IDENTITY}{self.id}"
 
-    def rights(self) -> Token:
-        return Token(
-            sha256=rights_token(self.identity), projects=self.projects, servers=self.servers, scopes=self.scopes
-        )
+    def narrowed(self, scopes: tuple[Scope, ...]) -> str:
+        """The identity of an access token with these scopes only; none stands for all of the grant."""
+        return self.identity if scopes in ((), self.scopes) else f"{self.identity}{VARIANT}{'+'.join(scopes)}"
+
+    def identities(self) -> list[str]:
+        """Its own identity, and all narrowed ones that its access tokens can have."""
+        sizes = range(1, len(self.scopes) + 1)
+        return [self.narrowed(some) for size in sizes for some in combinations(self.scopes, size)]
+
+    def rights(self, scopes: tuple[Scope, ...] = ()) -> Token:
+        sha256 = rights_token(self.narrowed(scopes))
+        return Token(sha256=sha256, projects=self.projects, servers=self.servers, scopes=scopes or self.scopes)
 
     def has_ended(self, now: float) -> bool:
         return bool(self.expires) and now >= self.expires
@@ -79,9 +88,10 @@ class Code(msgspec.Struct, frozen=True):
     used: bool = False
 
 
-class Access(msgspec.Struct, frozen=True):
+class Access(msgspec.Struct, frozen=True, omit_defaults=True):
     grant: str
     expires: float
+    scopes: tuple[Scope, ...] = ()  # none: all of the grant
 
 
 class Registration(msgspec.Struct, frozen=True, rename={"name": "n", "redirect_uris": "r", "since": "t"}):
@@ -97,6 +107,7 @@ class Issued(NamedTuple):
     refresh: str
     expires_s: float
     grant: Grant
+    scopes: tuple[Scope, ...]
 
 
 class Refusal(NamedTuple):
@@ -147,8 +158,13 @@ class GrantStore:
         self._values.change([code_key, _grant_key(grant.id), _key("access", access), _key("refresh", refresh)], change)
         return found[0]
 
-    def refresh(self, secret: str, client_id: str, resource: str | None) -> Issued | Refusal:
-        """Replace a refresh token by another one. One that was replaced before is refused as `reused`."""
+    def refresh(
+        self, secret: str, client_id: str, resource: str | None, scopes: tuple[Scope, ...] = ()
+    ) -> Issued | Refusal:
+        """Replace a refresh token by another one. One that was replaced before is refused as `reused`.
+
+        `scopes` are those of the access token, some of the grant's; the next refresh can ask for all again.
+        """
         spent_key = _key("refresh", secret)
         entry = self._values.get(spent_key)
         if entry is None:
@@ -166,21 +182,21 @@ class GrantStore:
             if refusal is not None:
                 found[0] = Refusal(refusal, grant)
                 return {}
-            issued, writes = _issue(_counted(grant, now), access, fresh, now)
+            issued, writes = _issue(_counted(grant, now), access, fresh, now, scopes)
             found[0] = issued
             return {**writes, spent_key: (grant_id, SPENT_S)}
 
         self._values.change([grant_key, spent_key, _key("access", access), _key("refresh", fresh)], change)
         return found[0]
 
-    def grant_of_access(self, secret: str) -> tuple[Grant, float] | None:
-        """The grant that an access token belongs to, and when the token expires."""
+    def grant_of_access(self, secret: str) -> tuple[Grant, Access] | None:
+        """The grant that an access token belongs to, and what the token itself says."""
         entry = self._values.get(_key("access", secret))
         if entry is None:
             return None
         access = _decoded(entry.value, Access)
         grant = self.grant(access.grant)
-        return (grant, access.expires) if grant is not None else None
+        return (grant, access) if grant is not None else None
 
     def grant_of_refresh(self, secret: str) -> Grant | None:
         entry = self._values.get(_key("refresh", secret))
@@ -248,13 +264,15 @@ def _counted(grant: Grant, now: float) -> Grant:
     return msgspec.structs.replace(grant, hour=now, refreshes=1)
 
 
-def _issue(grant: Grant, access: str, refresh: str, now: float) -> tuple[Issued, dict[str, tuple[bytes, float]]]:
+def _issue(
+    grant: Grant, access: str, refresh: str, now: float, scopes: tuple[Scope, ...] = ()
+) -> tuple[Issued, dict[str, tuple[bytes, float]]]:
     left_s = max(grant.expires - now, 0.0) if grant.expires else REFRESH_S
     access_s, refresh_s = min(ACCESS_S, left_s), min(REFRESH_S, left_s)
     grant = msgspec.structs.replace(grant, refresh=digest(refresh), refreshed=now)
-    return Issued(access, refresh, access_s, grant), {
+    return Issued(access, refresh, access_s, grant, scopes or grant.scopes), {
         _grant_key(grant.id): (msgspec.json.encode(grant), refresh_s),
-        _key("access", access): (msgspec.json.encode(Access(grant.id, now + access_s)), access_s),
+        _key("access", access): (msgspec.json.encode(Access(grant.id, now + access_s, scopes)), access_s),
         _key("refresh", refresh): (grant.id.encode(), refresh_s),
     }
 

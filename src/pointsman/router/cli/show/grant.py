@@ -24,7 +24,12 @@ def grant() -> None:
 @json_option
 def list_grants(state_dir: Path | None, as_json: bool) -> None:
     """Print all grants, the newest first, and what each client may use."""
-    found = ask_gateway(state_dir, "grants")["grants"]
+    answer = ask_gateway(state_dir, "grants")
+    found = answer["grants"]
+    if answer["off"]:
+        note(f"No grant is accepted now, and clients cannot sign in: {answer['off']}")
+    elif not all(one["accepted"] for one in found):
+        note("Grants of another `listen.public_url` are not accepted: their clients have to sign in again.")
     if as_json:
         print_json(found)
         return
@@ -72,9 +77,9 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
         one["id"],
         one["client"] or "(no name)",
         one["answeredAt"],
-        ", ".join(name or '""' for name in one["projects"]),
+        ", ".join(name or "-" for name in one["projects"]),
         ", ".join(one["servers"]),
         "all" if one["scopes"] == list(SCOPES) else ", ".join(one["scopes"]),
-        one["expires"] or "never",
+        (one["expires"] or "never") if one["accepted"] else "not accepted",
         one["lastUsed"] or "never",
     )

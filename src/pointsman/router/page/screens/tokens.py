@@ -93,6 +93,7 @@ async def _list(view: View, error: str = "") -> Response:
         dialects=DIALECTS.values(),
         grants=await _grants(view),
         signs_in=can_sign_in(config),
+        grants_off=view.parts.authorization.off if view.parts.authorization is not None else "",
         **_choices(config),
     )
 
