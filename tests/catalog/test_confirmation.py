@@ -138,6 +138,7 @@ def test_what_cannot_be_read_is_an_error_and_never_never(written: str, said: str
 
 def test_a_pattern_of_a_server_that_names_another_is_reported() -> None:
     config = parse("servers: {a: {command: 'true', confirm: ['b:*', '*:x']}, b: {command: 'true'}}\n", "f.yaml", {})
+    assert config.servers["a"].model_dump(mode="json")["confirm"] == ["b:*", "*:x"]  # without a warning of pydantic
     (remark,) = advice(config)
     assert remark.startswith("`servers.a.confirm`: `b:*` names another server")
 

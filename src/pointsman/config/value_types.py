@@ -79,7 +79,7 @@ ToolPattern = Annotated[str, AfterValidator(check_pattern)]
 ToolPatternList = Annotated[tuple[ToolPattern, ...], AfterValidator(check_patterns)]
 HeaderName = Annotated[str, AfterValidator(check_header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
-Confirm = Annotated[str | tuple[str, ...], PlainValidator(parse_confirm)]  # a word, or patterns over tool keys
+Confirm = Annotated[str | tuple[str, ...], BeforeValidator(parse_confirm)]  # a word, or patterns over tool keys
 
 CallerName = Annotated[str, AfterValidator(check_caller_name)]
 ClientId = Annotated[str, AfterValidator(check_client_id)]

@@ -113,6 +113,9 @@ async def test_what_does_not_concern_the_connection_does_not_touch_it() -> None:
             "projects": ["p"],
             "prefix": "x",
             "tool_permissions": {"echo": False},
+            "confirm": ["*:echo"],
+            "questions": False,
+            "pin": "locked",
             "timeouts": {"call_s": 0.05},
         }
         await fleet.apply(config({"s": entry}, projects={"p": {}}, limits={"sessions": 5}))

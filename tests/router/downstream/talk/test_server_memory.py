@@ -56,6 +56,7 @@ async def test_what_does_not_concern_the_server_itself_changes_nothing() -> None
     memory = ServerMemory()
     record = memory.of("notes", server())
     assert memory.of("notes", server(name="Notes", timeouts={"call_s": 5}, tool_permissions={"a": False})) is record
+    assert memory.of("notes", server(confirm=["notes:*"], questions=False, pin="locked")) is record
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"salt": "x", "servers": {}}', b"[]", b"\xff\xfe", b"[" * 100_000])

@@ -52,6 +52,7 @@ class ConnectionSpec(Struct, frozen=True):
             "prefix": None,
             "timeouts": ServerTimeouts(),
             "pin": None,
+            "confirm": "never",
             "questions": True,
             "rates": ServerRates(),
             "tool_rates": {},

@@ -29,7 +29,10 @@ _WRITE_AFTER_S = 1.0  # changes within this time are written once
 _MAX_BYTES = 4 << 20  # of the file; a larger one is ignored
 _SALT_CHARS = 32
 # Keys of an entry that say nothing about what the server does.
-_NOT_ITS_OWN = {"name", "projects", "tool_permissions", "trust_annotations", "prefix", "timeouts", "pin"}
+_NOT_ITS_OWN = {
+    *("name", "projects", "tool_permissions", "trust_annotations", "prefix", "timeouts", "pin"),
+    *("confirm", "questions", "rates", "tool_rates"),
+}
 _MAX_NAMES = 1_000  # of each kind, in the file; there may be more in memory
 _MAX_NAME_CHARS = 512
 _MAX_KNOWN = 10_000  # in memory; names come from the server's own list, so there are few
