@@ -35,6 +35,13 @@ def secret_of(name: str) -> str:
     return "ptm_" + hashlib.sha256(name.encode()).hexdigest()
 
 
+def next_url(page: httpx2.Response) -> str:
+    """Where a page leads to sign in."""
+    found = NEXT.search(page.text)
+    assert found is not None, page.text
+    return html.unescape(found[1])
+
+
 @dataclass
 class Browser:
     """A browser, and the account that its person has wherever it signs in."""
@@ -55,11 +62,14 @@ class Browser:
             link, data=hidden_fields(page.text), headers={"Origin": self.origin, **(headers or {})}
         )
 
+    async def decline(self, link: str) -> httpx2.Response:
+        """Say no on a link's page."""
+        fields = hidden_fields((await self.open(link)).text)
+        return await self.http.post(link, data={**fields, "answer": "no"}, headers={"Origin": self.origin})
+
     async def follow(self, page: httpx2.Response) -> httpx2.Response:
         """Sign in where the page leads to, and come back."""
-        found = NEXT.search(page.text)
-        assert found is not None, page.text
-        return await self.http.get(await self.returned(html.unescape(found[1])))
+        return await self.http.get(await self.returned(next_url(page)))
 
     async def returned(self, url: str) -> str:
         """The address to which an authorization server sends this person back."""
