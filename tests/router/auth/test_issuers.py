@@ -147,7 +147,7 @@ async def test_a_token_is_verified_once_and_found_again(issuer: Issuer) -> None:
     verified: list[str] = []
 
     class Counting:
-        may_know, rights_of = source.may_know, source.rights_of
+        may_know, rights_of, widest = source.may_know, source.rights_of, source.widest
 
         async def identify(self, secret: str) -> Identity:
             verified.append(secret)

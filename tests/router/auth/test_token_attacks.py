@@ -128,6 +128,14 @@ async def test_tokens_of_another_kind_are_refused(issuer: Issuer, header: Json) 
     assert "not an access token" in await refusal(source_of(issuer), unsigned(head, issuer.claims()))
 
 
+@pytest.mark.parametrize("bound", [{"jkt": "x"}, {"x5t#S256": "x"}, {}], ids=str)
+async def test_a_token_that_is_bound_to_a_key_is_not_taken_for_a_bearer_token(issuer: Issuer, bound: object) -> None:
+    """Who has stolen it would need the key; we cannot look whether the sender has it."""
+    text = await refusal(source_of(issuer), issuer.token(cnf=bound))
+    assert "bound to a key" in text
+    assert "authorization server" in text
+
+
 async def test_a_flood_of_unknown_key_ids_has_keys_fetched_once(issuer: Issuer) -> None:
     clock = Clock()
     source = source_of(issuer, clock)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import httpx2
 import pytest
 
+from pointsman.router.downstream.oauth.documents import read_challenge
 from tests.router.auth.server.office import Office, Visitor, stranger
 
 # ---------------------------------------------------------------------- codes
@@ -123,3 +125,69 @@ async def test_the_owner_revokes_a_grant(desk: Office, visitor: Visitor) -> None
     assert (await visitor.initialize(tokens["access_token"])).status_code == 401
     assert (await visitor.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
     assert ("oauth/revoke", "ok", f"grants.{grant['id']}") in await desk.rows()
+
+
+# ---------------------------------------------------------------------- more scopes
+
+
+async def _execute(desk: Office, access: str, tool: str, path: str = "/mcp") -> httpx2.Response:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "visitor", "version": "1"},
+    }
+    params = {"name": "tool_execute", "arguments": {"toolKey": tool, "arguments": {}}, "_meta": meta}
+    headers = {
+        "Authorization": f"Bearer {access}",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "tool_execute",
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return await stranger("POST", desk.base + path, json=message, headers=headers)
+
+
+def _wanted(answer: httpx2.Response) -> str | None:
+    """The scopes that a 403 names; None: it is none, and the tool does not exist."""
+    if answer.status_code == 403:
+        said = read_challenge(answer.headers["www-authenticate"])
+        assert said.error == "insufficient_scope"
+        assert said.resource_metadata
+        return said.scope
+    assert answer.json()["result"]["structuredContent"]["error"]["code"] == "unknown_tool", answer.text
+    return None
+
+
+async def test_a_client_that_asked_for_less_is_told_all_scopes_that_a_tool_needs(
+    desk: Office, visitor: Visitor
+) -> None:
+    tokens = await visitor.tokens(query={"scope": "mcp:read"}, servers=["shop"])
+    access = tokens["access_token"]
+    assert _wanted(await _execute(desk, access, "shop:erase")) == "mcp:read mcp:destructive"
+    assert _wanted(await _execute(desk, access, "shop:no_such_tool")) is None
+    stepped_up = await visitor.tokens(query={"scope": "mcp:read mcp:destructive"}, servers=["shop"])
+    assert (await _execute(desk, stepped_up["access_token"], "shop:erase")).status_code == 200
+
+
+async def test_tools_of_servers_and_projects_outside_of_the_grant_do_not_exist(desk: Office, visitor: Visitor) -> None:
+    access = (await visitor.tokens(query={"scope": "mcp:read"}, project="attic", servers=["cellar"]))["access_token"]
+    path = "/projects/attic/mcp"
+    assert _wanted(await _execute(desk, access, "cellar:erase", path)) == "mcp:read mcp:destructive"
+    assert _wanted(await _execute(desk, access, "shop:erase", path)) is None
+
+
+async def test_what_the_owner_refused_does_not_exist(desk: Office, visitor: Visitor) -> None:
+    tokens = await visitor.tokens(scopes="read", servers=["shop"])
+    assert tokens["scope"] == "mcp:read"
+    assert _wanted(await _execute(desk, tokens["access_token"], "shop:erase")) is None
+    renewed = (await visitor.refresh(tokens["refresh_token"])).json()
+    assert _wanted(await _execute(desk, renewed["access_token"], "shop:erase")) is None
+
+
+async def test_a_token_that_a_refresh_has_narrowed_is_told_what_it_lacks(desk: Office, visitor: Visitor) -> None:
+    tokens = await visitor.tokens(servers=["shop"])
+    narrow = (await visitor.refresh(tokens["refresh_token"], scope="mcp:read")).json()
+    assert _wanted(await _execute(desk, narrow["access_token"], "shop:erase")) == "mcp:read mcp:destructive"
+    wide = (await visitor.refresh(narrow["refresh_token"])).json()
+    assert (await _execute(desk, wide["access_token"], "shop:erase")).status_code == 200
