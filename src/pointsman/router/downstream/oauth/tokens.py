@@ -21,6 +21,10 @@ NONE, BASIC, POST = "none", "client_secret_basic", "client_secret_post"
 _METHODS = (NONE, BASIC, POST)
 _MAX_TOKEN = 16 * 1024
 _MAX_LIFE_S = 10 * 365 * 86_400.0
+_BOUND = (
+    "Its authorization server gave a token that is bound to a key (`token_type: DPoP`), and the gateway can use bearer "
+    "tokens only. Register a client there that gets bearer tokens, and set `oauth.client_id`, or ask its operator."
+)
 _TOKEN = re.compile(r"[\x21-\x7E]+")
 _ERROR = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -168,8 +172,10 @@ async def _post(
 
 def _read_tokens(document: Json) -> Tokens:
     access, kind, renewal = document.get("access_token"), document.get("token_type"), document.get("refresh_token")
+    if isinstance(kind, str) and kind.lower() == "dpop":
+        raise SignInError(_BOUND)
     if not _is_token(access) or not isinstance(kind, str) or kind.lower() != "bearer":
-        raise SignInError("Its authorization server gave no bearer token.")
+        raise SignInError("Its authorization server gave no bearer token. Ask its operator for one.")
     scope = document.get("scope")
     granted = " ".join(scopes_in(scope)) if isinstance(scope, str) else None
     return Tokens(str(access), str(renewal) if _is_token(renewal) else "", _end(document.get("expires_in")), granted)
