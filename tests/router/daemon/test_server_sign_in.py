@@ -201,3 +201,15 @@ async def test_a_server_is_added_with_a_sign_in(office: Office) -> None:
     assert entry.oauth is not None
     tried = await run(folder, "server", "test", "far", "--config", str(file))
     assert "only a running gateway signs in" in tried.stderr
+
+
+async def test_a_server_added_to_a_running_gateway_needs_its_sign_in_and_that_is_no_failure(office: Office) -> None:
+    async with serving_oauth() as server:
+        file = str(office.owner.gateway.config_file)
+        added = await run(office.folder, "server", "add", "far", "--oauth", server.url, "--config", file)
+        assert added.code == 0, added.stderr
+        assert "Next, sign in to it: `pointsman server login far`." in added.stderr
+        code, out, err = await server_login(office.owner.gateway.state_dir, "far")
+        assert (code, "Signed in to `far`." in out) == (0, True), err
+        removed = await run(office.folder, "server", "remove", "far", "--config", file)
+        assert removed.code == 0, removed.stderr
