@@ -163,6 +163,15 @@ async def test_callers_of_one_server_have_one_registered_client(tmp_path: Path) 
     assert len(server.asked["register"]) == 1
 
 
+async def test_a_sign_in_at_one_replica_counts_at_the_others_at_once(tmp_path: Path) -> None:
+    async with serving_oauth() as server:
+        here, there = Gateway(tmp_path, server), Gateway(tmp_path, server)
+        ada = there.sign_ins.source(NAME, there.entry, "|x|ada")
+        assert await ada.current() is None  # so that it has to sign in
+        await here.sign_in("|x|ada")
+        assert await ada.current() is not None
+
+
 async def test_a_revocation_at_one_replica_counts_at_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
