@@ -63,6 +63,7 @@ class AuthorizationServer(Struct, frozen=True):
     token_auth: tuple[str, ...] | None
     names_issuer: bool  # its answers to authorization requests have `iss`
     client_documents: bool
+    signatures: tuple[str, ...] = ()  # by which clients may prove themselves; none: it does not say
 
 
 def read_challenge(header: str | None) -> Challenge:
@@ -200,6 +201,7 @@ def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServe
         _texts(methods) if isinstance(methods, list) else None,
         document.get("authorization_response_iss_parameter_supported") is True,
         document.get("client_id_metadata_document_supported") is True,
+        _texts(document.get("token_endpoint_auth_signing_alg_values_supported")),
     )
 
 

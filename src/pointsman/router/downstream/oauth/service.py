@@ -174,7 +174,7 @@ class ServerSignIns:
         settings = OAuthSettings.of(server)
         got = await tokens.redeem(
             pending.token_endpoint,
-            pending.client,
+            settings.current(pending.client),
             settings.reach,
             code=code,
             verifier=pending.verifier,
