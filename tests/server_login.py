@@ -20,11 +20,13 @@ async def open_link(link: str) -> None:
         await browser.get(link)
 
 
-async def server_login(state_dir: Path, server_id: str, browse: Browse = open_link) -> tuple[int, str, str]:
+async def server_login(
+    state_dir: Path, server_id: str, *options: str, browse: Browse = open_link
+) -> tuple[int, str, str]:
     """Sign in to a server; return the exit code and what the command printed."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "pointsman", "server", "login", server_id, "--no-browser"),
-        *("--state-dir", str(state_dir)),
+        *("--state-dir", str(state_dir), *options),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

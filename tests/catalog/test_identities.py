@@ -38,6 +38,9 @@ class Source:
             raise UnauthorizedError("revoked")
         return Identity(f"@test/{name}", rights, 1000.0 + float(seconds[0] if seconds else 600))
 
+    def widest(self, identity_id: str) -> str:
+        return identity_id
+
     def rights_of(self, identity_id: str) -> Token | None:
         if identity_id in self.revoked or not identity_id.startswith("@test/"):
             return None

@@ -28,8 +28,8 @@ from tests.conformance.targets import DownstreamEra, Surface, fixture, own_front
 
 VERSIONS = ("2025-11-25", "2026-07-28")
 Which = Literal["own", "sdk"]
-# Of the extensions for clients: the gateway signs in to servers with client credentials, but has no keys for JWTs.
-CLIENT_EXTENSIONS = ("auth/client-credentials-basic",)
+# Of the extensions for clients: the gateway signs in to servers with client credentials.
+CLIENT_EXTENSIONS = ("auth/client-credentials-basic", "auth/client-credentials-jwt")
 SKILL_SCENARIOS = ("sep-2640-skills-enumeration", "sep-2640-skills-directory", "sep-2640-skills-manifest")
 SKILL_CLIENT_SCENARIOS = (
     "sep-2640-client-no-prefetch",

@@ -118,6 +118,8 @@ def oauth_of(scenario: str) -> dict[str, Any] | str:
         return {"client_id": "https://conformance-test.local/client-metadata.json"}
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     known = {key: context[key] for key in ("client_id", "client_secret") if key in context}
+    if "private_key_pem" in context:
+        known["private_key"] = context["private_key_pem"]
     if scenario.startswith("auth/client-credentials"):
         known["grant"] = "client_credentials"
     return known or "auto"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,33 @@ from typing import Any
 import httpx2
 import pytest
 
+from pointsman.core.postgres import Postgres
+from pointsman.router.state.key_values import KeyValues
+from pointsman.router.state.postgres_values import PostgresKeyValues
+from pointsman.router.state.sqlite_values import SqliteKeyValues
+from pointsman.router.state.tables import StateTables
 from tests.gateway_process import GatewayProcess, gateway_process
 
 WORKSHOP = Path(__file__).parents[1] / "servers" / "workshop.py"
 FROM_FILE = WORKSHOP.with_name("from_file.py")
 ACCEPT = "application/json, text/event-stream"
+
+Open = Callable[[], KeyValues]
+"""Opens a key-value store."""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_values(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens the same store again and again, as several gateways do."""
+    opened: list[Postgres] = []
+
+    def open_postgres() -> KeyValues:
+        opened.append(Postgres(request.getfixturevalue("database_url"), program="test"))
+        return PostgresKeyValues(StateTables(opened[-1]))
+
+    yield open_postgres if request.param == "postgres" else lambda: SqliteKeyValues(tmp_path)
+    for postgres in opened:
+        postgres.close()
 
 
 def workshop(trace: Path, **settings: Any) -> dict[str, Any]:

@@ -26,6 +26,8 @@ class AccountMcp(OAuthMcp):
         self.account_of: dict[str, str] = {}  # by code, access token and refresh token
         self.calls: list[tuple[str, Json]] = []  # account and arguments
         self.sessions: dict[str, set[str]] = defaultdict(set)
+        self.capabilities = {**self.capabilities, "prompts": {}}
+        self.read: list[tuple[str, str]] = []  # account and method of each read
         self.refuses: set[str] = set()  # accounts whose tokens it does not accept, however new they are
 
     async def _authorize(self, request: web.Request) -> web.StreamResponse:
@@ -62,6 +64,22 @@ class AccountMcp(OAuthMcp):
             if message.get("method") == "tools/call":
                 self.calls.append((account, message["params"].get("arguments", {})))
         return await super()._handle(request)
+
+    async def _answer(self, request: web.Request, message: Json, method: str) -> web.StreamResponse:
+        answers: dict[str, Json] = {
+            "resources/list": {"resources": [{"uri": "notes://today", "name": "today"}]},
+            "resources/templates/list": {"resourceTemplates": []},
+            "prompts/list": {"prompts": [{"name": "greet"}]},
+            "resources/read": {"contents": [{"uri": "notes://today", "text": "read"}]},
+            "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "got"}}]},
+            "completion/complete": {"completion": {"values": ["one"]}},
+        }
+        if method not in answers:
+            return await super()._answer(request, message, method)
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not method.endswith("list"):
+            self.read.append((self.account_of.get(token, ""), method))
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": answers[method]})
 
     def accounts_for(self, **arguments: Any) -> list[str]:
         """Whose account the calls with these arguments used."""

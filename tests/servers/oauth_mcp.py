@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import httpx2
 from aiohttp import web
+from multidict import CIMultiDict
 
 from tests.servers.http_mcp import HttpMcp
 
@@ -36,6 +37,7 @@ class OAuthMcp(HttpMcp):
         self.named_issuer: str | None = None  # in its metadata; None: its own
         self.resource_metadata: str | None = ""  # in the challenge; "": its own, None: the challenge has none
         self.challenge_scope: str | None = None
+        self.other_challenges: list[str] = []  # each in a line of its own, before and after the one that counts
         self.scopes_supported: list[str] | None = None
         self.server_metadata: Json = {}  # replaces or adds; None removes
         self.resource_places = ("/.well-known/oauth-protected-resource/mcp",)
@@ -93,15 +95,18 @@ class OAuthMcp(HttpMcp):
         self.authorization.append(given)
         scope = self.access.get((given or "").removeprefix("Bearer "))
         if scope is None or self.accepts_no_token:
-            return web.Response(status=401, headers={"WWW-Authenticate": self._challenge(self.challenge_scope)})
+            return web.Response(status=401, headers=self._challenges(self.challenge_scope))
         if request.method == "POST" and self.needed_scopes:
             message = await request.json()
             tool = (message.get("params") or {}).get("name") if message.get("method") == "tools/call" else None
             needed = self.needed_scopes.get(str(tool))
             if needed is not None and needed not in scope.split():
-                challenge = self._challenge(needed, error="insufficient_scope")
-                return web.Response(status=403, headers={"WWW-Authenticate": challenge})
+                return web.Response(status=403, headers=self._challenges(needed, error="insufficient_scope"))
         return await super()._handle(request)
+
+    def _challenges(self, scope: str | None, error: str | None = None) -> CIMultiDict[str]:
+        lines = [*self.other_challenges, self._challenge(scope, error), *self.other_challenges]
+        return CIMultiDict([("WWW-Authenticate", line) for line in lines])
 
     def _challenge(self, scope: str | None, error: str | None = None) -> str:
         named = f"{self.base}{self.resource_places[0]}" if self.resource_metadata == "" else self.resource_metadata

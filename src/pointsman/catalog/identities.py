@@ -70,6 +70,13 @@ class IdentitySource(Protocol):
         """
         ...
 
+    def widest(self, identity_id: str) -> str:
+        """The id of the same person with all scopes that another sign-in could give; it has rights, and no secret.
+
+        The id itself, if none could give more, or if it is not from this source.
+        """
+        ...
+
 
 class Identities:
     """The identities that are signed in. One for the life of the gateway, so that a reload signs nobody out.
@@ -139,6 +146,11 @@ class Identities:
             if rights is not None:
                 return rights
         return None
+
+    def widest(self, identity_id: str) -> str:
+        """The id of the same person with all scopes that another sign-in could give."""
+        found = (source.widest(identity_id) for source in self.sources)
+        return next((one for one in found if one != identity_id), identity_id)
 
     def forget(self, identity_id: str) -> None:
         """Sign an identity out, after a revocation: its streams end, and its secrets have to be verified again."""

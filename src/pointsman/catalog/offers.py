@@ -101,6 +101,9 @@ class Offers:
         for lists in self._lists.values():
             await lists.close()
 
+    def may_use(self, caller: Caller, server_id: str) -> bool:
+        return self._catalog.rights.may_use_server(caller, server_id)
+
     async def listed(self, caller: Caller, kind: ListKind) -> Offered:
         """In the order of the configuration; of two with one name the first counts, even while its server is down."""
         parts, ttl_s = await self._parts(caller, kind)

@@ -86,15 +86,21 @@ class OAuth(Part):
 
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
     """`authorization_code`: a person signs in with `pointsman server login`. `client_credentials`: the gateway signs in
-    as itself, with `client_id` and `client_secret`."""
+    as itself, with `client_id` and `client_secret` or `private_key`."""
     client_id: ClientId | None = None
     """A client that you registered at the authorization server; it can be the URL of a client metadata document that
     you host. By default the gateway's own metadata document if `listen.public_url` is set and the server knows such
     documents, else a client that is registered on the way."""
     client_secret: HeaderValue | None = None
     """The secret of `client_id`, if it has one. Write it as `${NAME}` or `${file:PATH}`."""
+    private_key: Variable | None = None
+    """In place of a secret: the key with which `client_id` signs (`private_key_jwt`), as PEM without a password: RSA,
+    EC or Ed25519. Write it as `${file:PATH}`."""
+    key_id: ClientId | None = None
+    """The id (`kid`) of `private_key` at the authorization server, if that wants one."""
     token_auth: Literal["client_secret_basic", "client_secret_post", "none"] | None = None
-    """How `client_id` proves itself to the authorization server; by default as its metadata says."""
+    """How `client_id` proves itself to the authorization server, if it has no `private_key`; by default as the
+    metadata of the server say."""
     scope: OAuthScope | None = None
     """Scopes to ask for, with spaces between them; by default those that the server asks for."""
     issuer: IssuerAddress | None = None
@@ -106,10 +112,15 @@ class OAuth(Part):
 
     @model_validator(mode="after")
     def _check_client(self) -> OAuth:
-        if self.grant == "client_credentials" and (self.client_id is None or self.client_secret is None):
-            raise ValueError("`grant: client_credentials` needs `client_id` and `client_secret`")
-        if self.client_id is None and (self.client_secret is not None or self.token_auth is not None):
-            raise ValueError("`client_secret` and `token_auth` need `client_id`")
+        proves = self.client_secret is not None or self.private_key is not None
+        if self.grant == "client_credentials" and (self.client_id is None or not proves):
+            raise ValueError("`grant: client_credentials` needs `client_id`, and `client_secret` or `private_key`")
+        if self.client_id is None and (proves or self.token_auth is not None):
+            raise ValueError("`client_secret`, `private_key` and `token_auth` need `client_id`")
+        if self.private_key is not None and (self.client_secret is not None or self.token_auth is not None):
+            raise ValueError("`private_key` takes the place of `client_secret` and `token_auth`: remove those")
+        if self.key_id is not None and self.private_key is None:
+            raise ValueError("`key_id` needs `private_key`")
         return self
 
 

@@ -51,7 +51,7 @@ from pointsman.router.owner.operations import OWNER, page_link, summary
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.pins import pin_operations
 from pointsman.router.owner.replicas import channel_operations
-from pointsman.router.owner.server_sign_ins import sign_in_operations
+from pointsman.router.owner.server_sign_ins import sign_in_operations, warn_of_unused
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import (
@@ -70,7 +70,7 @@ from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
 from pointsman.router.serving.log_file import LogFile, logged_to_file
-from pointsman.router.serving.reload import Reloader, log_advice, needs_restart
+from pointsman.router.serving.reload import Reloader, log_advice
 from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
@@ -296,14 +296,13 @@ class Daemon:
         self._front.hosts = HostRules.of(config.listen, self._port)
         self._front.sign_in = self._access.sign_in(self._catalog)
         self._configure_log(config)
-        for key in needs_restart(before, config):
-            logger.warning("`%s` has changed; that takes effect at the next start", key)
         for verb, what in changed_entries(before, config):
             self._record_change(verb, what)
-        log_advice(config)
+        log_advice(config, before)
         self._search.cloud.configure(config.cloud_search)
         await self._rates.configure(config)
         await self._fleet.apply(config)
+        await warn_of_unused(self._server_sign_ins, before, config)
 
     def _configure_log(self, config: GatewayConfig) -> None:
         if self._log_file is not None:

@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 import html
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,20 @@ from tests.servers.account_mcp import ACCOUNT, AccountMcp, JwtIssuer, serving
 from tests.servers.oauth_mcp import signed_in_at
 
 LOOPBACK = "http://127.0.0.1:1/callback"
+OWN_TOKEN = "ptm_" + "o" * 43
 LINK = re.compile(r"http://\S+/oauth/connect/[0-9a-f]{32}\.[\w-]{43}")
 NEXT = re.compile(r'class="button primary" href="([^"]+)"')
 
 
 def secret_of(name: str) -> str:
     return "ptm_" + hashlib.sha256(name.encode()).hexdigest()
+
+
+def next_url(page: httpx2.Response) -> str:
+    """Where a page leads to sign in."""
+    found = NEXT.search(page.text)
+    assert found is not None, page.text
+    return html.unescape(found[1])
 
 
 @dataclass
@@ -55,11 +63,14 @@ class Browser:
             link, data=hidden_fields(page.text), headers={"Origin": self.origin, **(headers or {})}
         )
 
+    async def decline(self, link: str) -> httpx2.Response:
+        """Say no on a link's page."""
+        fields = hidden_fields((await self.open(link)).text)
+        return await self.http.post(link, data={**fields, "answer": "no"}, headers={"Origin": self.origin})
+
     async def follow(self, page: httpx2.Response) -> httpx2.Response:
         """Sign in where the page leads to, and come back."""
-        found = NEXT.search(page.text)
-        assert found is not None, page.text
-        return await self.http.get(await self.returned(html.unescape(found[1])))
+        return await self.http.get(await self.returned(next_url(page)))
 
     async def returned(self, url: str) -> str:
         """The address to which an authorization server sends this person back."""
@@ -83,7 +94,8 @@ class Office:
     vault: AccountMcp
     issuer: JwtIssuer
     folder: Path
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any]
+    public: str  # the address that browsers use: of the first gateway, if there are several
 
     async def ask(self, operation: str, **parameters: Any) -> Any:
         return await asyncio.to_thread(ask, self.gateway.state_dir, operation, **parameters)
@@ -100,10 +112,10 @@ class Office:
             if owner:
                 entered = await http.get((await self.ask("page_link"))["url"])
                 assert entered.status_code == 303, entered.text
-            yield Browser(http, account, self.gateway.base_url)
+            yield Browser(http, account, self.public)
 
     def jwt(self, account: str) -> str:
-        return self.issuer.token(account, f"{self.gateway.base_url}/mcp")
+        return self.issuer.token(account, f"{self.public}/mcp")
 
     @asynccontextmanager
     async def caller(
@@ -166,36 +178,50 @@ def entry(server: AccountMcp, **more: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def office(folder: Path) -> AsyncIterator[Office]:
+    async with offices([folder]) as [found]:
+        yield found
+
+
+@asynccontextmanager
+async def offices(folders: Sequence[Path], state: Mapping[str, Any] | None = None) -> AsyncIterator[list[Office]]:
+    """A gateway in each folder, in front of the same servers. `state`: what they share."""
     port = free_port()
     base = f"http://127.0.0.1:{port}"
     tracker, board, vault, issuer = AccountMcp("modern"), AccountMcp("legacy"), AccountMcp("modern"), JwtIssuer()
     for key in ("lists", "of-laptop", "of-ada"):
         vault.access[key], vault.account_of[key] = "", key
-    async with serving(tracker, board, vault, issuer):
-        names = ("laptop", "desktop", "phone")
-        digests = {name: hashlib.sha256(secret_of(name).encode()).hexdigest() for name in names}
-        config = {
-            "servers": {
-                "tracker": entry(tracker),
-                "board": entry(board, name="Board <b>&"),
-                "vault": {
-                    "url": vault.url,
-                    "era": "modern",
-                    "headers": {"authorization": "Bearer lists"},
-                    "credentials": "per-caller",
-                    "caller_headers": {
-                        "laptop": {"Authorization": "Bearer of-laptop"},
-                        "@sso/ada": {"Authorization": "Bearer of-ada"},
-                    },
+    async with serving(tracker, board, vault, issuer), AsyncExitStack() as stack:
+        config = _config(tracker, board, vault, issuer, base) | ({"state": state} if state else {})
+        found: list[Office] = []
+        for folder in folders:
+            args = ["--port", "0" if found else str(port)]
+            starting = gateway_process(folder, config, token=OWN_TOKEN, args=args, without=("tracker", "board"))
+            gateway = await stack.enter_async_context(starting)
+            found.append(Office(gateway, tracker, board, vault, issuer, folder, config, base))
+        await found[0].login("tracker")
+        await found[0].login("board")
+        yield found
+
+
+def _config(tracker: AccountMcp, board: AccountMcp, vault: AccountMcp, issuer: JwtIssuer, base: str) -> dict[str, Any]:
+    names = ("laptop", "desktop", "phone")
+    digests = {name: hashlib.sha256(secret_of(name).encode()).hexdigest() for name in names}
+    return {
+        "servers": {
+            "tracker": entry(tracker),
+            "board": entry(board, name="Board <b>&"),
+            "vault": {
+                "url": vault.url,
+                "era": "modern",
+                "headers": {"authorization": "Bearer lists"},
+                "credentials": "per-caller",
+                "caller_headers": {
+                    "laptop": {"Authorization": "Bearer of-laptop"},
+                    "@sso/ada": {"Authorization": "Bearer of-ada"},
                 },
             },
-            "tokens": {name: {"sha256": sha, "projects": ["*"], "servers": ["*"]} for name, sha in digests.items()},
-            "listen": {"public_url": base, "drain_s": 0},
-            "auth": {"issuer": issuer.issuer, "claims": {"all": {"when": "*", "projects": ["*"], "servers": ["*"]}}},
-        }
-        args = ["--port", str(port)]
-        async with gateway_process(folder, config, args=args, without=("tracker", "board")) as gateway:
-            found = Office(gateway, tracker, board, vault, issuer, folder, config)
-            await found.login("tracker")
-            await found.login("board")
-            yield found
+        },
+        "tokens": {name: {"sha256": sha, "projects": ["*"], "servers": ["*"]} for name, sha in digests.items()},
+        "listen": {"public_url": base, "drain_s": 0},
+        "auth": {"issuer": issuer.issuer, "claims": {"all": {"when": "*", "projects": ["*"], "servers": ["*"]}}},
+    }

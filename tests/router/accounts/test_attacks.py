@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 from collections.abc import AsyncIterator
 from hashlib import sha256
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -11,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx2
 import pytest
 
-from tests.router.accounts.office import NEXT, Browser, Office, office, secret_of
+from tests.router.accounts.office import Browser, Office, next_url, office, secret_of
 from tests.router.conftest import audit_rows
 
 
@@ -30,12 +29,6 @@ async def at(shared: Office) -> AsyncIterator[Office]:
 
 async def nobody_connected(at: Office) -> bool:
     return not (await at.ask("credentials", server="tracker"))["credentials"]
-
-
-def next_url(page: httpx2.Response) -> str:
-    found = NEXT.search(page.text)
-    assert found is not None, page.text
-    return html.unescape(found[1])
 
 
 async def at_the_server(browser: Browser, link: str) -> httpx2.Response:
@@ -90,10 +83,15 @@ async def test_the_second_half_of_a_sign_in_does_not_work_in_another_browser(at:
         answer = await victim.http.get(await victim.returned(url))
         assert answer.status_code == 403
         assert "did not begin this sign-in" in answer.text
-        again = await mallory.http.get(await mallory.returned(url))  # the state is used up
-        assert again.status_code == 403
-    assert await nobody_connected(at)
-    assert ("@sso/mallory#all", "other_browser") in await at.refused()
+        assert await nobody_connected(at)
+        assert ("@sso/mallory#all", "other_browser") in await at.refused()
+        back = await mallory.returned(url)  # the sign-in of this browser is not used up
+        assert "is connected" in (await mallory.http.get(back)).text
+        again = await mallory.http.get(back)
+        assert (again.status_code, "is finished" in again.text) == (403, True)
+    async with at.caller(at.jwt("mallory")) as caller:
+        await caller.text("tracker:echo", by="mallory")
+    assert at.tracker.accounts_for(by="mallory") == ["mallory"]
 
 
 async def test_a_stranger_cannot_connect_an_account_to_a_token_of_the_configuration(at: Office) -> None:
@@ -138,6 +136,16 @@ async def test_a_form_works_only_in_its_browser_and_for_its_link(at: Office) -> 
         large = {"csrf": "x" * 100_000}
         posted = await browser.http.post(link, data=large, headers={"Origin": browser.origin})
         assert posted.status_code == 413
+
+
+async def test_a_link_is_declined_only_by_the_form_of_its_page(at: Office) -> None:
+    link = await at.link(at.jwt("ada"))
+    async with at.browser("ada") as browser:
+        await browser.open(link)
+        for origin, csrf in ((browser.origin, "x"), ("https://evil.example", "x")):
+            posted = await browser.http.post(link, data={"csrf": csrf, "answer": "no"}, headers={"Origin": origin})
+            assert posted.status_code == 403
+        assert (await browser.open(link)).status_code == 200
 
 
 async def test_answers_of_another_authorization_server_are_refused(at: Office) -> None:

@@ -6,15 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
 import pytest
-from mcp import types
+from mcp import Client, MCPError, types
 from mcp.client.context import ClientRequestContext
 
 from tests.e2e.client import BOTH_ERAS, Mode
-from tests.router.accounts.office import LOOPBACK, Office, office, opens, secret_of
+from tests.router.accounts.office import LINK, LOOPBACK, Office, next_url, office, opens, secret_of
 from tests.router.cli.commands import run
 
 
@@ -29,6 +29,7 @@ async def at(shared: Office) -> Office:
     for server in (shared.tracker, shared.board, shared.vault):
         server.refuses.clear()
         server.calls.clear()
+        server.read.clear()
     await shared.forget("tracker")
     await shared.forget("board")
     return shared
@@ -73,6 +74,61 @@ async def test_a_person_who_declines_has_nothing_sent(at: Office) -> None:
     assert at.tracker.calls == []
 
 
+@pytest.mark.parametrize("mode", BOTH_ERAS)
+async def test_a_link_that_was_declined_is_used_up_and_the_next_call_gets_another(at: Office, mode: Mode) -> None:
+    asked: list[str] = []
+
+    async def declines(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestURLParams)
+        asked.append(params.url)
+        return types.ElicitResult(action="decline")
+
+    async with at.browser("ada") as browser, at.caller(at.jwt("ada"), mode, declines) as caller:
+        assert await caller.refusal("tracker:echo") == "sign_in_required"
+        assert await caller.refusal("tracker:echo") == "sign_in_required"
+        assert asked[0] != asked[1]
+        assert [(await browser.open(link)).status_code for link in asked] == [404, 404]
+
+
+@pytest.mark.parametrize("mode", BOTH_ERAS)
+async def test_a_person_who_says_no_on_the_page_ends_the_call_that_waits(at: Office, mode: Mode) -> None:
+    links: asyncio.Queue[str] = asyncio.Queue()
+
+    async def elicited(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestURLParams)
+        links.put_nowait(params.url)
+        return types.ElicitResult(action="accept")
+
+    async with at.browser("ada") as browser, at.caller(at.jwt("ada"), mode, elicited) as caller:
+        call = asyncio.create_task(caller.execute("tracker:echo"))
+        link = await links.get()
+        page = await browser.decline(link)
+        assert (page.status_code, "nothing was connected" in page.text) == (200, True)
+        error = ((await call).structured_content or {})["error"]
+        assert (error["code"], "the person refused" in error["message"]) == ("sign_in_required", True)
+        assert (await browser.open(link)).status_code == 404
+    assert await at.link(at.jwt("ada")) != link
+    assert ("@sso/ada#all", "declined") in await at.refused()
+
+
+async def test_a_person_who_says_no_at_the_authorization_server_ends_the_call_that_waits(at: Office) -> None:
+    links: asyncio.Queue[str] = asyncio.Queue()
+
+    async def elicited(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestURLParams)
+        links.put_nowait(params.url)
+        return types.ElicitResult(action="accept")
+
+    async with at.browser("ada") as browser, at.caller(at.jwt("ada"), elicited=elicited) as caller:
+        call = asyncio.create_task(caller.execute("tracker:echo"))
+        page = await browser.agree(await links.get())
+        back = urlsplit(await browser.returned(next_url(page)))
+        answer = {**dict(parse_qsl(back.query)), "error": "access_denied"}
+        del answer["code"]
+        assert (await browser.http.get(back._replace(query=urlencode(answer)).geturl())).status_code == 409
+        assert "the person refused" in ((await call).structured_content or {})["error"]["message"]
+
+
 async def test_a_client_that_cannot_be_asked_gets_a_sentence_with_the_link(at: Office) -> None:
     link = await at.link(at.jwt("ada"))
     async with at.browser("ada") as browser:
@@ -80,6 +136,44 @@ async def test_a_client_that_cannot_be_asked_gets_a_sentence_with_the_link(at: O
     async with at.caller(at.jwt("ada"), "legacy") as caller:
         await caller.text("tracker:echo", n=1)
     assert at.tracker.accounts_for(n=1) == ["ada"]
+
+
+READS = {"resources/read": "read", "prompts/get": "got"}
+
+
+async def read(client: Client, method: str, server: str) -> str:
+    """What a read says."""
+    if method == "resources/read":
+        return (await client.read_resource(f"pointsman+{server}+notes://today")).model_dump_json()
+    if method == "prompts/get":
+        return (await client.get_prompt(f"{server}__greet")).model_dump_json()
+    prompt = types.PromptReference(name=f"{server}__greet")
+    return (await client.complete(prompt, {"name": "a", "value": ""})).model_dump_json()
+
+
+@pytest.mark.parametrize("mode", BOTH_ERAS)
+@pytest.mark.parametrize("server", ["tracker", "board"])
+@pytest.mark.parametrize("method", READS)
+async def test_a_read_asks_for_a_sign_in_as_a_call_does(at: Office, method: str, server: str, mode: Mode) -> None:
+    used, asked = at.tracker if server == "tracker" else at.board, list[str]()
+    async with at.browser("ada") as browser, at.caller(at.jwt("ada"), mode, opens(browser, asked)) as caller:
+        assert READS[method] in await read(caller.client, method, server)
+        assert READS[method] in await read(caller.client, method, server)
+    assert used.read == [("ada", method)] * 2
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("method", [*READS, "completion/complete"])
+async def test_a_read_of_a_client_that_cannot_be_asked_has_the_link_in_its_error(at: Office, method: str) -> None:
+    async with at.caller(at.jwt("ada")) as caller:
+        with pytest.raises(MCPError) as refused:
+            await read(caller.client, method, "tracker")
+    assert refused.value.error.data == {"code": "sign_in_required"}
+    link = LINK.search(refused.value.error.message)
+    assert link is not None
+    assert at.tracker.read == []
+    async with at.browser("ada") as browser:
+        assert "is connected" in (await browser.connect(link[0])).text
 
 
 async def test_two_callers_at_once_never_use_each_others_account(at: Office) -> None:
@@ -139,7 +233,10 @@ async def test_headers_of_single_callers_are_used_for_them_only(at: Office) -> N
     assert at.vault.accounts_for(by="ada") == ["of-ada"]
     for token in (secret_of("desktop"), at.jwt("bob")):
         async with at.caller(token) as other:
-            assert await other.refusal("vault:echo") == "server_unavailable"
+            error = ((await other.execute("vault:echo")).structured_content or {})["error"]
+            assert error["code"] == "server_unavailable"
+            assert "servers.vault.caller_headers" in error["message"]
+            assert "later" not in error["message"]
     assert len(at.vault.calls) == 2
 
 

@@ -201,3 +201,42 @@ async def test_a_server_is_added_with_a_sign_in(office: Office) -> None:
     assert entry.oauth is not None
     tried = await run(folder, "server", "test", "far", "--config", str(file))
     assert "only a running gateway signs in" in tried.stderr
+
+
+async def test_a_server_added_to_a_running_gateway_needs_its_sign_in_and_that_is_no_failure(office: Office) -> None:
+    async with serving_oauth() as server:
+        file = str(office.owner.gateway.config_file)
+        added = await run(office.folder, "server", "add", "far", "--oauth", server.url, "--config", file)
+        assert added.code == 0, added.stderr
+        assert "Next, sign in to it: `pointsman server login far`." in added.stderr
+        code, out, err = await server_login(office.owner.gateway.state_dir, "far")
+        assert (code, "Signed in to `far`." in out) == (0, True), err
+        removed = await run(office.folder, "server", "remove", "far", "--config", file)
+        assert removed.code == 0, removed.stderr
+
+
+async def test_the_page_adds_a_server_with_a_sign_in_and_edits_that(office: Office) -> None:
+    owner, file = office.owner, office.owner.gateway.config_file
+    async with serving_oauth() as server:
+        typed = {"name": "near", "url": server.url, "oauth": "auto"}
+        added = await owner.confirm("/page/servers/add", typed)
+        assert added.headers["location"] == "/page/servers/near", added.text
+        assert "Next, sign in to <code>near</code> here." in await owner.flash()
+        page = (await owner.get("/page/servers/near")).text
+        assert '<option value="auto" selected>' in page
+        assert "/page/servers/near/login" in page
+        same = await owner.post("/page/servers/near/edit", {"title": "", "oauth": "auto"})
+        assert "Nothing was changed" in same.text
+        assert (await owner.confirm("/page/servers/near/edit", {"title": "", "oauth": "none"})).status_code == 303
+        assert load(file, {}).servers["near"].oauth is None
+        own = {"url": server.url, "oauth": {"client_id": "mine"}}
+        tracker = {"url": office.server.url, "oauth": "auto"}
+        owner.gateway.write_config({"servers": {"tracker": tracker, "near": own}, "listen": {"public_url": PUBLIC}})
+        await asyncio.to_thread(ask, owner.gateway.state_dir, "reload")
+        assert '<option value="own" selected>' in (await owner.get("/page/servers/near")).text
+        kept = await owner.confirm("/page/servers/near/edit", {"title": "Near", "oauth": "own"})
+        assert kept.status_code == 303
+        entry = load(file, {}).servers["near"]
+        assert entry.oauth is not None
+        assert (entry.name, entry.oauth.client_id) == ("Near", "mine")
+        assert (await owner.confirm("/page/servers/near/remove")).status_code == 303

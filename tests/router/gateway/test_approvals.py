@@ -21,9 +21,7 @@ from pointsman.router.gateway.approvals import (
 )
 from pointsman.router.state.key_values import KeyValues, StateAwayError
 from pointsman.router.state.sqlite_values import SqliteKeyValues
-from tests.router.state.test_key_values import open_values
 
-__all__ = ["open_values"]
 Open = Callable[[], KeyValues]
 CALL = Call("t", None, "s:wipe", "d1", digest_of("s:wipe", {"path": "/a"}))
 SECRET = "0123"

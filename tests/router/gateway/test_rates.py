@@ -27,10 +27,7 @@ from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.conftest import audit_rows
 from tests.router.gateway.gated import FORM, executing
 from tests.router.raw_client import ERAS, Era, Json, speaker
-from tests.router.state.test_key_values import open_values
 from tests.servers import http_mcp
-
-__all__ = ["open_values"]
 
 SECRETS = {name: f"ptm_{name * 20}" for name in ("anna", "ben", "cleo", "dora", "emil")}
 RATES: dict[str, dict[str, int | None]] = {

@@ -217,6 +217,7 @@ async def test_looks_right_in_a_browser(screens: Screens) -> None:
     async def add(page: Page) -> None:
         await page.fill("#name", "tracker")
         await page.fill("#url", "https://tracker.example/mcp")
+        await page.select_option("#oauth", "auto")
         await page.click("text=Show the change")
         await page.wait_for_selector(".diff .add")
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,22 +19,7 @@ from pointsman.router.state.postgres_values import PostgresKeyValues
 from pointsman.router.state.sqlite_values import FILE, SqliteKeyValues
 from pointsman.router.state.tables import StateTables
 from tests.postgres import Postgres as Server
-
-Open = Callable[[], KeyValues]
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def open_values(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Opens the same store again and again, as several gateways do."""
-    opened: list[Postgres] = []
-
-    def open_postgres() -> KeyValues:
-        opened.append(Postgres(request.getfixturevalue("database_url"), program="test"))
-        return PostgresKeyValues(StateTables(opened[-1]))
-
-    yield open_postgres if request.param == "postgres" else lambda: SqliteKeyValues(tmp_path)
-    for postgres in opened:
-        postgres.close()
+from tests.router.conftest import Open
 
 
 def test_a_value_is_replaced_only_if_it_has_the_version(open_values: Open) -> None:

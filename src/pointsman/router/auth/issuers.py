@@ -25,7 +25,7 @@ from pointsman.core.errors import (
 )
 from pointsman.core.model import Json, WallClock
 from pointsman.core.wire import InvalidJsonError, decode
-from pointsman.router.auth.claims import identity_of, person_named, rights_of
+from pointsman.router.auth.claims import identity_of, person_named, rights_of, unnarrowed
 from pointsman.router.auth.jwks import KeySet
 from pointsman.router.auth.metadata import Resources
 
@@ -42,6 +42,10 @@ _JWT: Final = re.compile(
 )  # the last part is empty without a signature
 _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})  # `typ`, in lower case
 _SIGN_IN: Final = "Sign in again at your authorization server."
+_BOUND: Final = (
+    "This access token is bound to a key of its client (`cnf`, as with DPoP or mutual TLS), and the gateway accepts "
+    "bearer tokens only. Let the authorization server give this client tokens that are not bound."
+)
 _NO_TIME: Final = "`{}` of this access token is not a time. Its authorization server has to write seconds there."
 _MISSING: Final = {"exp": TOKEN_EXPIRED, "aud": TOKEN_AUDIENCE, "iss": TOKEN_ISSUER}
 
@@ -89,6 +93,8 @@ class Issuers:
             text = f"This access token is signed with a key that its issuer does not list. {_SIGN_IN}"
             raise UnauthorizedError(text, TOKEN_SIGNATURE)
         claims = _verified(secret, key, algorithm, issuer, unverified)
+        if "cnf" in claims:
+            raise _invalid(_BOUND, TOKEN_SIGNATURE, person_named(issuer, claims))
         try:
             identity_id = identity_of(issuer, claims, self._audience(claims, issuer))
         except RefusedError as error:
@@ -111,6 +117,9 @@ class Issuers:
                 self._rights.clear()
             self._rights[identity_id] = rights_of(self._issuers, identity_id)
         return self._rights[identity_id]
+
+    def widest(self, identity_id: str) -> str:
+        return unnarrowed(identity_id) if self.rights_of(identity_id) is not None else identity_id
 
     def _log_stranger(self, issuer: Auth, subject: str) -> None:
         """Tell the operator once who was refused: the client's own log does not reach him."""

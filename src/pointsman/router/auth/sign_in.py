@@ -13,7 +13,7 @@ from pointsman.config.model import GatewayConfig
 from pointsman.config.value_types import SCOPES, Scope
 from pointsman.core.errors import ScopeError
 from pointsman.core.model import Caller, Json, ToolKey
-from pointsman.router.auth.claims import oauth_scopes, unnarrowed
+from pointsman.router.auth.claims import oauth_scopes
 from pointsman.router.auth.metadata import Resources, own_issuer, resources_of
 
 if TYPE_CHECKING:
@@ -103,14 +103,14 @@ class SignIn:
         await self._catalog.sign_in(token)
 
     def check_scope(self, caller: Caller, message: Json) -> None:
-        """Refuse a request that the caller's rights allow and its access token's scope does not. Raises ScopeError.
+        """Refuse a request that only the scope of the caller's access token does not allow. Raises ScopeError.
 
-        What the rights themselves do not allow is left to the gateway, where it does not exist. A tool whose server has
-        not listed it yet is, too.
+        What the rights themselves do not allow is left to the gateway, where it does not exist; so is what the owner
+        has refused when the client asked for it, and a tool whose server has not listed it yet.
         """
         if not is_identity(caller.token_id):
             return
-        wider = Caller(unnarrowed(caller.token_id), caller.project_id)
+        wider = Caller(self._catalog.identities.widest(caller.token_id), caller.project_id)
         if wider == caller:
             return
         missing = self._missing(caller, wider, message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from pointsman.router.doctor.accounts import check_accounts
 from pointsman.router.doctor.client_file import check_client
 from pointsman.router.doctor.cloud_search import check_cloud_search
 from pointsman.router.doctor.configuration import check_configuration, check_place, check_secrets, check_tokens
@@ -39,6 +40,7 @@ CHECKS: tuple[Check, ...] = (
     check_database,
     check_gateway,
     check_servers,
+    check_accounts,
     check_definitions,
     check_patterns,
     check_approvals,

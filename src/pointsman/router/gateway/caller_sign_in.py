@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ASK: Final = "elicitation/create"
 COMPLETE: Final = "notifications/elicitation/complete"
 LOOK_EVERY_S: Final = 1.0  # for a sign-in that was finished at another gateway
+WAIT_S: Final = 300.0  # for the person
 _REASON: Final = "it needs a sign-in with the caller's own account"
 _AGAIN: Final = "Make the same call again if it is still wanted."
 
@@ -55,6 +56,7 @@ class CallerSignIns:
             SignInRequiredError, ServerUnavailableError: do not make the call.
             ProtocolError: its next row cannot be written.
         """
+        accounts.check_headers(request.caller)
         try:
             since = await accounts.signed_in_at(request.caller)
             if refusal is None and since:
@@ -78,24 +80,24 @@ class CallerSignIns:
     async def _ask_person(
         self, request: FrontRequest, back: BackChannel, record: Record, accounts: CallerAccounts, since: float
     ) -> None:
-        from pointsman.router.downstream.oauth.links import CONNECT, LINK_S, TooManyLinksError
+        from pointsman.router.downstream.oauth.links import CONNECT, TooManyLinksError
 
-        server_id, caller = accounts.server_id, request.caller
+        server_id, caller, links = accounts.server_id, request.caller, self._links()
         try:
-            link = await self._links().open(server_id, caller, accounts.holder_of(caller), request.client.name)
+            link = await links.open(server_id, caller, accounts.holder_of(caller), request.client.name)
         except TooManyLinksError:
             raise SignInRequiredError(
                 server_id, f"{_REASON}, and too many sign-ins wait for a person already", "Try again in five minutes."
             ) from None
-        url = f"{self._address()}{CONNECT}/{link.text}"
+        url, left = f"{self._address()}{CONNECT}/{link.text}", links.time_left(link)
         if not _takes_urls(request.client.capabilities):
-            raise _with_link(server_id, url)
+            raise _with_link(server_id, url, left)
         rounds = RecordedRounds(back, request, record) if request.client.era == "modern" else None
-        question = _question(self._name(server_id), url)
+        question = _question(self._name(server_id), url, left)
         try:
-            done = await self._signed_in(rounds or back, question, accounts, request, link, since, LINK_S)
+            done = await self._signed_in(rounds or back, question, accounts, request, link, since)
         except (CannotAskError, ProtocolError):
-            raise _with_link(server_id, url) from None
+            raise _with_link(server_id, url, left) from None
         except ClientGoneError:
             raise SignInRequiredError(server_id, f"{_REASON}, and the client left before that was done") from None
         if rounds is not None:
@@ -113,18 +115,16 @@ class CallerSignIns:
         request: FrontRequest,
         link: Link,
         since: float,
-        limit_s: float,
     ) -> bool:
         """Whether the person signed in in time. Raises SignInRequiredError if it refused, and as `BackChannel.ask`."""
         done = asyncio.ensure_future(self._until_signed_in(accounts, request, link, since))
         asked = asyncio.ensure_future(back.ask(ASK, question))
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(WAIT_S):
                 await asyncio.wait((asked, done), return_when=asyncio.FIRST_COMPLETED)
                 if not done.done() and asked.result().get("action") != "accept":
-                    raise SignInRequiredError(
-                        accounts.server_id, f"{_REASON}, and the person refused", "Do not repeat it unless asked to."
-                    )
+                    await self._links().decline(link)
+                    raise _declined(accounts.server_id)
                 await done
         except TimeoutError:
             return False
@@ -135,8 +135,10 @@ class CallerSignIns:
         return True
 
     async def _until_signed_in(self, accounts: CallerAccounts, request: FrontRequest, link: Link, since: float) -> None:
-        """Raises ConnectionLostError: the store is away."""
+        """Raises SignInRequiredError if the person declined, and ConnectionLostError if the store is away."""
         while await accounts.signed_in_at(request.caller, look=True) <= since:
+            if await self._links().is_declined(link):
+                raise _declined(accounts.server_id)
             await self._links().wait(link.server, link.holder, LOOK_EVERY_S)
 
     def _name(self, server_id: str) -> str:
@@ -144,10 +146,10 @@ class CallerSignIns:
         return server.name if server is not None and server.name else server_id
 
 
-def _question(name: str, url: str) -> Json:
+def _question(name: str, url: str, left: str) -> Json:
     return {
         "mode": "url",
-        "message": f"Sign in to {name} with your own account. The link works once, within five minutes.",
+        "message": f"Sign in to {name} with your own account. The link works once, within {left}.",
         "url": url,
         "elicitationId": secrets.token_urlsafe(18),
     }
@@ -158,9 +160,13 @@ def _takes_urls(capabilities: Json) -> bool:
     return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
 
 
-def _with_link(server_id: str, url: str) -> SignInRequiredError:
+def _declined(server_id: str) -> SignInRequiredError:
+    return SignInRequiredError(server_id, f"{_REASON}, and the person refused", "Do not repeat it unless asked to.")
+
+
+def _with_link(server_id: str, url: str, left: str) -> SignInRequiredError:
     return SignInRequiredError(
         server_id,
         _REASON,
-        f"The person opens {url} in a browser within five minutes and signs in; then make the same call again.",
+        f"The person opens {url} in a browser within {left} and signs in; then make the same call again.",
     )

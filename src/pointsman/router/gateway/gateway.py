@@ -95,7 +95,7 @@ class PointsmanGateway:
             caller_sign_ins,
         )
         self._lists = ListHandlers(catalog, self._flat, offers, cursors)
-        reads = Reads(offers, fleet, links, audit, rates)
+        reads = Reads(offers, fleet, links, audit, rates, caller_sign_ins)
         subscriptions = ResourceSubscriptions(reads, fleet)
         skills = Skills(catalog, offers, fleet, reads, audit, cursors)
         self.hub = ChangeHub(lambda: catalog.rights, subscriptions.client_uris)

@@ -8,11 +8,21 @@ from urllib.parse import parse_qsl
 
 from pointsman.catalog.offers import Offers, Target
 from pointsman.core import wire
-from pointsman.core.errors import UNKNOWN_PROMPT, UNKNOWN_RESOURCE, DownstreamError, GatewayError, RateLimitedError
+from pointsman.core.errors import (
+    UNKNOWN_PROMPT,
+    UNKNOWN_RESOURCE,
+    DownstreamError,
+    GatewayError,
+    RateLimitedError,
+    ServerUnavailableError,
+    SignInRequiredError,
+)
 from pointsman.core.model import Json, ToolKey
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_PARAMS, BackChannel, Era, FrontRequest, ProtocolError
-from pointsman.router.audit.log import AuditLog
+from pointsman.router.audit.log import AuditLog, Record
+from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.gateway.caller_sign_in import CallerSignIns
 from pointsman.router.gateway.execute import send_to_server
 from pointsman.router.gateway.rates import Rates
 from pointsman.router.gateway.results import ResourceLinks, as_own_result
@@ -36,7 +46,16 @@ class Reads:
     of a resource names only the server, because a URI may contain a secret.
     """
 
-    def __init__(self, offers: Offers, fleet: Fleet, links: ResourceLinks, audit: AuditLog, rates: Rates) -> None:
+    def __init__(
+        self,
+        offers: Offers,
+        fleet: Fleet,
+        links: ResourceLinks,
+        audit: AuditLog,
+        rates: Rates,
+        caller_sign_ins: CallerSignIns | None = None,
+    ) -> None:
+        self._caller_sign_ins = caller_sign_ins
         self._offers = offers
         self._fleet = fleet
         self._links = links
@@ -126,12 +145,41 @@ class Reads:
         with self._audit.begin(request, "read", tool_key=key, server_id=server_id, arguments=arguments) as record:
             if request.method != UNSUBSCRIBE:
                 await self._rates.count("reads", request.caller, server_id)
-            result = await send_to_server(self._fleet, server_id, params, request, back, record)
+            result = await self._send_signed_in(server_id, params, request, back, record)
             if check is not None:
                 await check(result)
             asks = result.get("resultType") == "input_required"
             record.finish("input_required" if asks else "ok", bytes=len(wire.encode(result)))
         return result
+
+    async def _send_signed_in(
+        self, server_id: str, params: Json, request: FrontRequest, back: BackChannel, record: Record
+    ) -> Json:
+        """Send it once the caller has an account of its own, where the server wants one. Raises as `send`."""
+        server = self._fleet.servers.get(server_id)
+        accounts = server.accounts if server is not None and request.method != UNSUBSCRIBE else None
+        if accounts is None:
+            return await send_to_server(self._fleet, server_id, params, request, back, record)
+        await self._sign_in(request, back, record, accounts)
+        try:
+            return await send_to_server(self._fleet, server_id, params, request, back, record)
+        except SignInRequiredError as refusal:
+            await self._sign_in(request, back, record, accounts, refusal)
+            return await send_to_server(self._fleet, server_id, params, request, back, record)
+
+    async def _sign_in(
+        self,
+        request: FrontRequest,
+        back: BackChannel,
+        record: Record,
+        accounts: CallerAccounts,
+        refusal: SignInRequiredError | None = None,
+    ) -> None:
+        """Return once the caller has an account of its own at the server. Raises GatewayError, ProtocolError."""
+        assert self._caller_sign_ins is not None
+        took_time = await self._caller_sign_ins.require(request, back, record, accounts, refusal)
+        if took_time and not self._offers.may_use(request.caller, accounts.server_id):
+            raise ServerUnavailableError(accounts.server_id, "the caller can no longer use it", "Use another server.")
 
     async def _send_to_target(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -20,7 +21,10 @@ from pointsman.router.owner.replicas import restart_everywhere
 from pointsman.router.state.key_values import StateAwayError
 
 if TYPE_CHECKING:
+    from pointsman.router.downstream.oauth.service import ServerSignIns
     from pointsman.router.downstream.oauth.store import Credential, Pending
+
+logger = logging.getLogger(__name__)
 
 BEGIN_S = 60.0  # for several documents and a registration
 _COMMAND = "pointsman cli"
@@ -33,7 +37,7 @@ async def begin_sign_in(parts: Parts, server_id: str, redirect_uri: str, caller:
 
     `caller`: whose account it is to be; None: the gateway's own.
     """
-    server = _with_oauth(parts, server_id)
+    server = _with_oauth(parts, server_id, caller)
     holder = GATEWAY if caller is None else _holder_of(parts, server_id, server, caller)
     from pointsman.router.downstream.oauth.discovery import SignInError
 
@@ -88,7 +92,70 @@ async def credentials(parts: Parts, server_id: str) -> Json:
     """The accounts of callers at a server. Raises OwnerError."""
     config = parts.current.config
     found = [_described(config, one) for one in await _credentials(parts, server_id)]
-    return {"server": server_id, "credentials": sorted(found, key=lambda one: (one["who"], one["project"] or ""))}
+    return {
+        "server": server_id,
+        "credentials": sorted(found, key=lambda one: (one["who"], one["project"] or "")),
+        "unusedReason": _unused_reason(config.servers.get(server_id)),
+    }
+
+
+async def unused_credentials(parts: Parts) -> Json:
+    """The servers at which accounts of callers are stored that no call uses. Raises OwnerError."""
+    try:
+        return {"unused": await _unused(parts.server_sign_ins(), parts.current.config)}
+    except StateAwayError as error:
+        raise OwnerError("state", f"Accounts cannot be read: {error}") from None
+
+
+async def warn_of_unused(sign_ins: Callable[[], ServerSignIns], before: GatewayConfig, config: GatewayConfig) -> None:
+    """Log that a reload has moved the callers of a server to one account."""
+    moved = [
+        server_id
+        for server_id, server in config.servers.items()
+        if server.credentials == "shared"
+        and (was := before.servers.get(server_id)) is not None
+        and was.credentials == "per-caller"
+    ]
+    if not moved:
+        return
+    try:
+        unused = {one["server"]: one for one in await _unused(sign_ins(), config)}
+    except StateAwayError as error:
+        logger.warning("whether accounts of callers are stored that are no longer used is not known: %s", error)
+        unused = {}
+    for server_id in moved:
+        known = unused.get(server_id)
+        stored = f"; {known['text']}" if known is not None else ""
+        logger.warning(
+            "server %s: `credentials: per-caller` was removed, so all callers now use one account there%s",
+            server_id,
+            stored,
+        )
+
+
+async def _unused(sign_ins: ServerSignIns, config: GatewayConfig) -> list[Json]:
+    """Raises StateAwayError."""
+    people: dict[str, set[str]] = {}
+    for one in await sign_ins.all_listed():
+        if one.holder != GATEWAY and _unused_reason(config.servers.get(one.server)):
+            people.setdefault(one.server, set()).add(Holder.parse(one.holder).person)
+    found = []
+    for server_id, names in sorted(people.items()):
+        people_text = "1 person" if len(names) == 1 else f"{len(names)} people"
+        step = f"`pointsman server credentials {server_id} --revoke-all` removes them"
+        text = f"credentials of {people_text} are stored and unused: {step}"
+        exists = server_id in config.servers
+        found.append({"server": server_id, "people": len(names), "exists": exists, "text": text})
+    return found
+
+
+def _unused_reason(server: Server | None) -> str:
+    """Why no call uses an account that a caller has at a server; empty: calls do."""
+    if server is None:
+        return "the server was removed"
+    if server.credentials != "per-caller":
+        return "the server has no `credentials: per-caller`"
+    return "" if server.oauth is not None else "the server has no `oauth`"
 
 
 async def end_credential(parts: Parts, server_id: str, credential_id: str, asked_by: str = _COMMAND) -> Json:
@@ -120,14 +187,17 @@ async def _credentials(parts: Parts, server_id: str) -> list[Credential]:
 
 def _described(config: GatewayConfig, credential: Credential) -> Json:
     holder = Holder.parse(credential.holder)
+    problem = _unused_reason(config.servers.get(credential.server))
+    if not problem and not is_current(config, holder):
+        problem = "the token or issuer is another one now"
     return {
         "id": _id_of(credential.holder),
         "who": holder.person,
         "project": holder.project_id,
         "signedIn": f"{datetime.fromtimestamp(credential.signed_in, UTC):%Y-%m-%dT%H:%M:%SZ}",
         "scope": credential.scope,
-        "works": is_current(config, holder) and bool(credential.access),
-        "problem": credential.problem if is_current(config, holder) else "the token or issuer is another one now",
+        "works": not problem and bool(credential.access),
+        "problem": problem or credential.problem,
     }
 
 
@@ -170,36 +240,50 @@ def sign_in_operations(parts: Parts) -> dict[str, Operation]:
             BEGIN_S,
         ),
         "credentials": lambda given: credentials(parts, read_text(given, "server")),
+        "unused_credentials": lambda _: unused_credentials(parts),
         "end_credential": lambda given: limited(
             end_credential(parts, read_text(given, "server"), read_text(given, "credential")), BEGIN_S + SHORT_S
         ),
         "finish_sign_in": lambda given: finish_sign_in(parts, read_text(given, "state"), _texts(given)),
         "end_sign_in": lambda given: limited(end_sign_in(parts, read_text(given, "server")), BEGIN_S + SHORT_S),
-        "sign_in_port": lambda given: _port(parts, read_text(given, "server")),
+        "sign_in_port": lambda given: _port(parts, read_text(given, "server"), _caller_in(given)),
     }
 
 
-async def _port(parts: Parts, server_id: str) -> Json:
+async def _port(parts: Parts, server_id: str, caller: Caller | None) -> Json:
     """The port to which the browser returns, if the configuration names one; else that of the client that is registered
     for this server, if there is one, so that it can be used again."""
-    server = _with_oauth(parts, server_id)
+    server = _with_oauth(parts, server_id, caller)
     assert server.oauth is not None
     if server.oauth.callback_port is not None:
         return {"port": server.oauth.callback_port, "required": True}
-    return {"port": await parts.server_sign_ins().registered_port(server_id, server), "required": False}
+    holder = GATEWAY if caller is None else _holder_of(parts, server_id, server, caller)
+    return {"port": await parts.server_sign_ins().registered_port(server_id, server, holder), "required": False}
 
 
-def _with_oauth(parts: Parts, server_id: str) -> Server:
+def _with_oauth(parts: Parts, server_id: str, caller: Caller | None = None) -> Server:
     server = require_server(parts, server_id)
     if server.oauth is None:
-        why = "it is not a server with a `url`" if server.url is None else "its entry has no `oauth`"
-        step = "" if server.url is None else " Add `oauth: auto` to it."
-        raise OwnerError("no_oauth", f"Server `{server_id}` needs no sign-in: {why}.{step}")
+        raise OwnerError(
+            "no_oauth", f"Server `{server_id}` needs no sign-in: {_without_oauth(server_id, server, caller)}"
+        )
     if not server.enabled:
         raise OwnerError(
             "disabled", f"Server `{server_id}` is disabled. Enable it with `pointsman server enable {server_id}`."
         )
     return server
+
+
+def _without_oauth(server_id: str, server: Server, caller: Caller | None) -> str:
+    if server.url is None:
+        return "it is not a server with a `url`."
+    if server.credentials == "per-caller":
+        whose = caller.token_id[:64] if caller is not None else "TOKEN"
+        step = f"Set those of `{whose}` in `servers.{server_id}.caller_headers.{whose}`."
+        return f"its callers have headers of their own. {step}"
+    if server.headers:
+        return "it gets the `headers` of its entry. If it has OAuth, too, add `oauth: auto` in their place."
+    return "its entry has no `oauth`. If it asks for OAuth, add `oauth: auto`."
 
 
 def _caller_in(given: Json) -> Caller | None:

@@ -47,12 +47,18 @@ BEGIN_S: Final = 60.0  # for several documents and a registration
 _MAX_PARAMETERS: Final = 16
 _Found = TypeVar("_Found")
 _AUDIENCE: Final = "connect"  # of what a form carries
-_GONE: Final = "This link has expired or was used already. Make the call again: it gives a new link."
+DECLINE: Final = "no"  # a form's answer
+_GONE: Final = "This link has expired, was declined or was used already. Make the call again: it gives a new link."
 _REVOKED: Final = "The caller that this link is for can no longer use the server, so nothing was connected."
-_NOT_BEGUN: Final = (
-    "This browser did not begin this sign-in, or it has expired, so nothing was connected. "
-    "Open the link in the browser that you sign in with."
+_OTHER_BROWSER: Final = (
+    "This browser did not begin this sign-in, so nothing was connected. Go on in the browser where it began, or make "
+    "the call again and open its link in this one."
 )
+_UNKNOWN: Final = (
+    "This sign-in is finished, has expired or is unknown, so nothing was connected now. If the account is not "
+    "connected yet, make the call again: it gives a new link."
+)
+_DECLINED: Final = "You said no, so nothing was connected and the link no longer works. The next call gives a new one."
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +112,7 @@ class ConnectApp:
         return response
 
     async def _begin(self, request: Request) -> Response:
-        """The person agrees: use the link up, and lead to the first page to sign in."""
+        """The person has answered: use the link up, and if it agrees, lead to the first page to sign in."""
         text, browser = request.path_params["link"], request.cookies.get(self._cookie, "")
         links = self._sign_ins.links
         link = await links.find(text)
@@ -118,6 +124,9 @@ class ConnectApp:
             self._check_form(form.get("csrf", [""])[0], text, browser)
         except FormError as error:
             raise ConnectError(str(error), "invalid_form", error.status, link) from None
+        if form.get("answer", [""])[0] == DECLINE:
+            await links.decline(link)
+            raise ConnectError(_DECLINED, "declined", 200, link)
         server = self._checked(link)
         issuer = issuer_of(self._parts.current.config, person_of(link.token))
         if issuer is None and not self._is_owner(request):
@@ -142,18 +151,34 @@ class ConnectApp:
         answer = dict(given)
         state = answer.pop("state", "")
         if len(given) > _MAX_PARAMETERS or len(answer) != len(given) - 1 or not state:
-            raise ConnectError(_NOT_BEGUN, "unknown_state")
-        visit = await self._sign_ins.links.end_visit(state)
-        if visit is None:
-            raise ConnectError(_NOT_BEGUN, "unknown_state")
-        browser = request.cookies.get(self._cookie, "")
-        if not secrets.compare_digest(digest(browser), visit.browser):
-            raise ConnectError(_NOT_BEGUN, "other_browser", link=visit.link)
+            raise ConnectError(_UNKNOWN, "unknown_state")
+        visit = await self._visit(state, digest(request.cookies.get(self._cookie, "")))
         server = self._checked(visit.link)
-        if visit.proof is not None:
-            await self._check_person(visit, answer)
-            return await self._to_server(visit.link, server, visit.browser)
-        return await self._connected(visit.link, state, answer)
+        try:
+            if visit.proof is not None:
+                await self._check_person(visit, answer)
+                return await self._to_server(visit.link, server, visit.browser)
+            return await self._connected(visit.link, state, answer)
+        except ConnectError:
+            if answer.get("error") == "access_denied":
+                await self._sign_ins.links.give_up(visit.link)
+            raise
+
+    async def _visit(self, state: str, browser: str) -> Visit:
+        """Use a visit up. Another browser cannot: the person may still come back in the right one.
+
+        Raises ConnectError.
+        """
+        links = self._sign_ins.links
+        found = await links.find_visit(state)
+        if found is None:
+            raise ConnectError(_UNKNOWN, "unknown_state")
+        if not secrets.compare_digest(browser, found.browser):
+            raise ConnectError(_OTHER_BROWSER, "other_browser", link=found.link)
+        visit = await links.end_visit(state)
+        if visit is None:
+            raise ConnectError(_UNKNOWN, "unknown_state")
+        return visit
 
     async def _check_person(self, visit: Visit, answer: dict[str, str]) -> None:
         """Raises ConnectError: somebody else signed in."""
@@ -245,6 +270,7 @@ class ConnectApp:
             "project": link.project,
             "client": link.client or "a client without a name",
             "command": self._owner_command(),
+            "left": self._sign_ins.links.time_left(link),
         }
 
     def _owner_command(self) -> str:
@@ -310,9 +336,3 @@ class ConnectApp:
 
     def _render(self, template: str, status: int = 200, **context: Any) -> Response:
         return Response(self._renderer.render(template, **context), status, media_type="text/html")
-
-
-def is_wanted(parts: Parts) -> bool:
-    """Whether a caller may have to sign in to a server."""
-    servers = parts.current.config.servers.values()
-    return any(server.credentials == "per-caller" and server.oauth is not None for server in servers)

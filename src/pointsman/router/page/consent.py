@@ -129,7 +129,9 @@ class ConsentApp:
         if len(queries) == 1:
             return RedirectResponse(f"{PATH}?{queries[0]}", 303)
         waiting = [{"query": query, **self._summary(query)} for query in queries]
-        return self._render("consent_ready.html", waiting=waiting)
+        servers = self._parts.current.config.servers.values()
+        connects = any(server.credentials == "per-caller" and server.oauth is not None for server in servers)
+        return self._render("consent_ready.html", waiting=waiting, connects=connects)
 
     def _summary(self, query: str) -> dict[str, str]:
         """What tells a request from others, without fetching anything: by the client's own word."""

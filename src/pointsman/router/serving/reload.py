@@ -291,7 +291,10 @@ def needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
     return [key for key, changed in changes.items() if changed]
 
 
-def log_advice(config: GatewayConfig) -> None:
+def log_advice(config: GatewayConfig, before: GatewayConfig | None = None) -> None:
+    """`before`: the configuration that it takes the place of."""
+    for key in needs_restart(before, config) if before is not None else ():
+        logger.warning("`%s` has changed; that takes effect at the next start", key)
     for remark in advice(config):
         logger.warning("%s", remark)
     for note in config.notes:

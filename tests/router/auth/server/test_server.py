@@ -9,9 +9,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 from starlette.applications import Starlette
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
+from pointsman.config.value_types import SCOPES, Scope
 from pointsman.core.errors import SignInUnavailableError, UnauthorizedError
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
@@ -129,6 +131,34 @@ async def test_an_access_token_with_fewer_scopes_ends_with_its_grant(tmp_path: P
     await server.revoke(grant, client="test")
     assert sorted(ended) == [wide.id, narrow.id]
     assert server.rights_of(narrow.id) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "possible"),
+    [
+        (("read",), ("read",), SCOPES),
+        (("read", "write"), ("read",), ("read", "destructive")),  # the owner has refused `write`
+        (SCOPES, ("read",), ("read",)),
+        (SCOPES, SCOPES, SCOPES),
+        ((), ("read",), ("read",)),  # of an earlier version
+    ],
+)
+async def test_a_client_could_get_what_the_owner_has_not_refused(
+    tmp_path: Path, asked: tuple[Scope, ...], given: tuple[Scope, ...], possible: tuple[Scope, ...]
+) -> None:
+    server = _server(tmp_path)
+    url = await server.allow(replace(ASKED, scopes=asked), Choice(("",), ("*",), given, 0.0))
+    code = url.partition("code=")[2].partition("&")[0]
+    tokens = await server.exchange({"code": code, "client_id": CLIENT.id, "code_verifier": VERIFIER})
+    found = await server.identify(tokens["access_token"])
+    widest = server.widest(found.id)
+    rights = server.rights_of(widest)
+    assert rights is not None
+    assert (rights.scopes, widest == found.id) == (possible, possible == given)
+    assert server.widest("@sso/alice#staff") == "@sso/alice#staff"
+    [grant] = await server.grants()
+    await server.revoke(grant, client="test")
+    assert (server.rights_of(widest), server.widest(found.id)) == (None, found.id)
 
 
 async def test_a_flood_of_registrations_is_told_when_to_come_back_and_writes_few_rows(tmp_path: Path) -> None:

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from html import unescape
 from urllib.parse import urlencode
 
 import pytest
 
-from tests.router.auth.server.office import CALLBACK, Office, Visitor, choices, office, stranger
-
-
-@pytest.fixture(scope="module")
-async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
-    """A gateway of this module, whose owner is signed in."""
-    async with office(tmp_path_factory.mktemp("office")) as opened:
-        await opened.sign_in()
-        yield opened
-
-
-@pytest.fixture(scope="module")
-async def visitor(desk: Office) -> Visitor:
-    return await desk.register()
+from tests.router.auth.server.office import CALLBACK, Office, Visitor, choices, stranger
 
 
 async def test_a_client_gets_tokens_that_the_gateway_knows(visitor: Visitor) -> None:
@@ -110,125 +96,6 @@ async def test_a_choice_that_makes_no_sense_is_asked_again(visitor: Visitor, cho
     refused = await visitor.consent(await visitor.ask(), **chosen)
     assert refused.status_code == 400
     assert 'role="alert"' in refused.text
-
-
-# ---------------------------------------------------------------------- codes
-
-
-async def test_a_code_that_comes_again_takes_back_what_it_gave(desk: Office, visitor: Visitor) -> None:
-    code = await visitor.code()
-    tokens = (await visitor.redeem(code)).json()
-    again = await visitor.redeem(code)
-    assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
-    assert (await visitor.initialize(tokens["access_token"])).status_code == 401
-    assert (await visitor.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
-    assert ("oauth/token", "denied", "code_reused") in await desk.rows()
-
-
-@pytest.mark.parametrize("verifier", [None, "short", "p" * 43, "x" * 129, "w" * 42 + "!"])
-async def test_a_code_needs_the_verifier(visitor: Visitor, verifier: str | None) -> None:
-    answer = await visitor.redeem(await visitor.code(), code_verifier=verifier)
-    assert answer.status_code == 400
-    assert answer.json()["error"] in ("invalid_request", "invalid_grant")
-
-
-async def test_the_challenge_itself_is_no_verifier(visitor: Visitor) -> None:
-    """As it would be with the method `plain`."""
-    answer = await visitor.redeem(await visitor.code(), code_verifier=visitor.challenge)
-    assert answer.json()["error"] == "invalid_grant"
-
-
-async def test_a_code_belongs_to_its_client_and_resource(desk: Office, visitor: Visitor) -> None:
-    other = await desk.register(client_name="Other")
-    answer = await visitor.redeem(await visitor.code(), client_id=other.client_id)
-    assert answer.json()["error"] == "invalid_grant"
-    answer = await visitor.redeem(await visitor.code(), redirect_uri="http://127.0.0.1:43118/callback")
-    assert answer.json()["error"] == "invalid_grant"
-    answer = await visitor.redeem(await visitor.code(), resource=f"{desk.base}/projects/attic/mcp")
-    assert answer.json()["error"] == "invalid_target"
-
-
-# ---------------------------------------------------------------------- refresh tokens
-
-
-async def test_a_refresh_token_that_was_stolen_ends_the_grant(desk: Office, visitor: Visitor) -> None:
-    first = await visitor.tokens()
-    second = (await visitor.refresh(first["refresh_token"])).json()
-    assert second["refresh_token"] != first["refresh_token"]
-    assert (await visitor.initialize(second["access_token"])).status_code == 200
-    stolen = await visitor.refresh(first["refresh_token"])
-    assert (stolen.status_code, stolen.json()["error"]) == (400, "invalid_grant")
-    assert (await visitor.initialize(second["access_token"])).status_code == 401
-    assert (await visitor.refresh(second["refresh_token"])).json()["error"] == "invalid_grant"
-    assert ("oauth/token", "denied", "refresh_token_reused") in await desk.rows()
-
-
-async def test_a_refresh_narrows_the_next_access_token_and_not_the_grant(desk: Office, visitor: Visitor) -> None:
-    first = await visitor.tokens()
-    narrow = (await visitor.refresh(first["refresh_token"], scope="mcp:read admin")).json()
-    assert narrow["scope"] == "mcp:read"
-    assert (await visitor.initialize(narrow["access_token"])).status_code == 200
-    wide = (await visitor.refresh(narrow["refresh_token"])).json()
-    assert wide["scope"] == "mcp"
-    refused = await visitor.refresh(wide["refresh_token"], scope="admin")
-    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_scope")
-    desk.command("revoke_grant", grant=desk.command("grants")["grants"][0]["id"])
-    assert (await visitor.initialize(narrow["access_token"])).status_code == 401
-
-
-async def test_a_refresh_gives_no_scope_that_the_owner_has_not_given(visitor: Visitor) -> None:
-    first = await visitor.tokens(scopes="read")
-    second = (await visitor.refresh(first["refresh_token"], scope="mcp")).json()
-    assert second["scope"] == "mcp:read"
-    refused = await visitor.refresh(second["refresh_token"], scope="mcp:destructive")
-    assert refused.json()["error"] == "invalid_scope"
-
-
-async def test_a_refresh_token_is_its_clients_alone(desk: Office, visitor: Visitor) -> None:
-    tokens = await visitor.tokens()
-    other = await desk.register(client_name="Other")
-    assert (await visitor.refresh(tokens["refresh_token"], client_id=other.client_id)).status_code == 400
-    assert (await visitor.refresh(tokens["refresh_token"], client_id=None)).status_code == 400
-    wrong = await visitor.refresh(tokens["refresh_token"], resource=f"{desk.base}/sse")
-    assert wrong.json()["error"] == "invalid_target"
-    assert (await visitor.refresh(tokens["refresh_token"])).status_code == 200
-
-
-async def test_secrets_are_no_other_secrets(desk: Office, visitor: Visitor) -> None:
-    tokens = await visitor.tokens()
-    assert (await visitor.initialize(tokens["refresh_token"])).status_code == 401
-    assert (await visitor.refresh(tokens["access_token"])).json()["error"] == "invalid_grant"
-    assert (await visitor.redeem(tokens["refresh_token"])).json()["error"] == "invalid_grant"
-    assert (await visitor.refresh(desk.gateway.token)).json()["error"] == "invalid_grant"
-
-
-# ---------------------------------------------------------------------- revocation
-
-
-@pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
-async def test_a_client_revokes_its_grant(desk: Office, visitor: Visitor, kind: str) -> None:
-    tokens = await visitor.tokens()
-    assert (await visitor.initialize(tokens["access_token"])).status_code == 200
-    form = {"token": tokens[kind], "client_id": visitor.client_id}
-    assert (await stranger("POST", f"{desk.base}/oauth/revoke", data=form)).status_code == 200
-    assert (await visitor.initialize(tokens["access_token"])).status_code == 401
-    assert (await visitor.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
-
-
-async def test_what_does_not_exist_is_revoked_all_the_same(desk: Office) -> None:
-    for token in ("ptm_at_" + "a" * 43, "nothing", desk.gateway.token):
-        answer = await stranger("POST", f"{desk.base}/oauth/revoke", data={"token": token})
-        assert (answer.status_code, answer.content) == (200, b"")
-
-
-async def test_the_owner_revokes_a_grant(desk: Office, visitor: Visitor) -> None:
-    tokens = await visitor.tokens()
-    assert (await visitor.initialize(tokens["access_token"])).status_code == 200
-    grant = desk.command("grants")["grants"][0]
-    assert desk.command("revoke_grant", grant=grant["id"]) == {"id": grant["id"], "client": "Test client"}
-    assert (await visitor.initialize(tokens["access_token"])).status_code == 401
-    assert (await visitor.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
-    assert ("oauth/revoke", "ok", f"grants.{grant['id']}") in await desk.rows()
 
 
 # ---------------------------------------------------------------------- requests that lie

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pointsman.core.postgres import Postgres
 from pointsman.router.auth.server.store import (
     MAX_REFRESHES,
     REFRESH_S,
@@ -20,26 +19,10 @@ from pointsman.router.auth.server.store import (
     Refusal,
     Registration,
 )
-from pointsman.router.state.key_values import KeyValues
-from pointsman.router.state.postgres_values import PostgresKeyValues
 from pointsman.router.state.sqlite_values import SqliteKeyValues
-from pointsman.router.state.tables import StateTables
+from tests.router.conftest import Open
 
 CHALLENGE = "c" * 43
-Open = Callable[[], KeyValues]
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def open_values(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    opened: list[Postgres] = []
-
-    def open_postgres() -> KeyValues:
-        opened.append(Postgres(request.getfixturevalue("database_url"), program="test"))
-        return PostgresKeyValues(StateTables(opened[-1]))
-
-    yield open_postgres if request.param == "postgres" else lambda: SqliteKeyValues(tmp_path)
-    for postgres in opened:
-        postgres.close()
 
 
 def _grant(grant_id: str = "g", **more: Any) -> Grant:

@@ -15,7 +15,7 @@ import pytest
 from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError
 from pointsman.router.downstream.http.answer import IncomingAnswer, read_body
 from pointsman.router.downstream.http.client import HttpClient
-from pointsman.router.downstream.http.exchange import HEAD_BYTES, HIGH_WATER, response_of
+from pointsman.router.downstream.http.exchange import CHALLENGE_BYTES, HEAD_BYTES, HIGH_WATER, response_of
 from pointsman.router.downstream.http.failures import FAILURES
 from tests.router.downstream.http_parts import PATIENCE_S
 
@@ -73,6 +73,27 @@ def answers(*pieces: bytes, close: bool = False) -> Play:
 
 async def get(client: HttpClient, limit: int = 1 << 20) -> bytes:
     return bytes(await read_body(await client.send(client.head("POST"), b"{}"), IncomingAnswer(limit)))
+
+
+async def challenges(*lines: bytes) -> str | None:
+    """What a response with these lines of `WWW-Authenticate` says."""
+    head = b"".join(b"WWW-Authenticate: %s\r\n" % line for line in lines)
+    async with client_of(answers(b"HTTP/1.1 401 No\r\n" + head + b"Content-Length: 0\r\n\r\n")) as client:
+        response = await client.send(client.head("POST"), b"{}")
+        assert response.status == 401
+        return response.text(b"www-authenticate")
+
+
+async def test_all_challenges_of_a_response_are_read_within_a_bound() -> None:
+    assert await challenges() is None
+    assert (
+        await challenges(b"Basic a=b", b' Bearer scope="x" ', b"Negotiate") == 'Basic a=b, Bearer scope="x", Negotiate'
+    )
+    many = await challenges(b"Bearer scope=x", *[b"x"] * 3000)
+    assert many is not None
+    assert many.startswith("Bearer scope=x, x")
+    assert len(many) <= CHALLENGE_BYTES
+    assert await challenges(b"Bearer scope=x", b"y" * 9000, b"z") == "Bearer scope=x, z"
 
 
 def one_by_one(data: bytes) -> Sequence[bytes]:

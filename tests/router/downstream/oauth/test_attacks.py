@@ -184,6 +184,7 @@ def says(body: bytes, status: int = 200, kind: str = "application/json") -> Call
         (says(b'{"access_token": "a\\r\\nX-Evil: y", "token_type": "Bearer"}'), "no bearer token"),
         (says(b'{"access_token": "a b", "token_type": "Bearer"}'), "no bearer token"),
         (says(b'{"access_token": "a", "token_type": "mac"}'), "no bearer token"),
+        (says(b'{"access_token": "a", "token_type": "DPoP"}'), "bound to a key .*oauth.client_id"),
         (says(b'{"access_token": "", "token_type": "Bearer"}'), "no bearer token"),
         (says(b'{"access_token": ["a"], "token_type": "Bearer"}'), "no bearer token"),
         (says(b"{}"), "no bearer token"),

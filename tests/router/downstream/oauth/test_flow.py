@@ -194,6 +194,20 @@ async def test_more_scopes_need_a_person_and_keep_those_that_were_granted(tmp_pa
     assert [one["scope"] for one in server.asked["authorize"]] == ["read", "read write"]
 
 
+async def test_a_challenge_counts_among_several_lines(tmp_path: Path) -> None:
+    async with serving_oauth() as server:
+        server.challenge_scope, server.needed_scopes = "read", {"echo": "write"}
+        server.other_challenges = ["Negotiate", 'Basic realm="scope=no"', 'DPoP algs="ES256", error="use_dpop_nonce"']
+        gateway = Gateway(tmp_path, server)
+        await gateway.sign_in()
+        async with gateway.connected() as connection:
+            with pytest.raises(ScopeNeededError, match=r"more scopes \(write\)"):
+                await connection.request(call_of("echo"))
+            server.expire_all()
+            await connection.request(call_of("tools"))  # a 401 among several lines has the token renewed
+    assert [one["scope"] for one in server.asked["authorize"]] == ["read"]
+
+
 async def test_a_server_that_refuses_what_it_granted_is_not_signed_in_to_again(tmp_path: Path) -> None:
     async with serving_oauth() as server:
         server.challenge_scope, server.needed_scopes, server.granted_scope = "read write", {"echo": "write"}, "read"

@@ -60,6 +60,52 @@ async def test_a_visit_ends_after_ten_minutes_and_works_once(tmp_path: Path) -> 
     assert await links.end_visit("b") is None
 
 
+async def test_a_visit_can_be_looked_at_before_it_is_used_up(tmp_path: Path) -> None:
+    clock = Clock()
+    links = links_in(tmp_path, clock)
+    await links.begin_visit("a", await links.open("s", ADA, "|x|ada", "client"), "browser")
+    assert await links.find_visit("a") == await links.find_visit("a") is not None
+    assert await links.end_visit("a") is not None
+    assert await links.find_visit("a") is None
+
+
+async def test_a_link_that_is_given_again_says_the_time_that_is_left(tmp_path: Path) -> None:
+    clock = Clock()
+    links = links_in(tmp_path, clock)
+    link = await links.open("s", ADA, "|x|ada", "client")
+    said = []
+    for seconds in (0, 5, 60, 85):  # 0, 5, 65 and 150 s after it was made
+        clock.now += seconds
+        again = await links.open("s", ADA, "|x|ada", "client")
+        assert again == link
+        said.append(links.time_left(again))
+    assert said == ["five minutes", "five minutes", "four minutes", "two minutes"]
+    clock.now += 1
+    fresh = await links.open("s", ADA, "|x|ada", "client")
+    assert (fresh != link, links.time_left(fresh)) == (True, "five minutes")
+    clock.now += LINK_S - 20
+    assert links.time_left(fresh) == "a minute"
+
+
+async def test_a_declined_link_is_used_up_at_every_replica(tmp_path: Path) -> None:
+    clock = Clock()
+    here, there = links_in(tmp_path, clock), links_in(tmp_path, clock)
+    link = await here.open("s", ADA, "|x|ada", "client")
+    assert not await there.is_declined(link)
+    await here.decline(link)
+    assert await there.is_declined(link)
+    assert await there.find(link.text) is None
+    assert await there.open("s", ADA, "|x|ada", "client") != link
+
+
+async def test_a_link_that_is_in_use_cannot_be_declined_elsewhere(tmp_path: Path) -> None:
+    links = links_in(tmp_path, Clock())
+    link = await links.open("s", ADA, "|x|ada", "client")
+    assert await links.take(link.text) == link
+    await links.decline(link)
+    assert not await links.is_declined(link)
+
+
 async def test_a_caller_gets_its_link_again_and_never_more_than_two(tmp_path: Path) -> None:
     clock = Clock()
     links = links_in(tmp_path, clock)
@@ -115,6 +161,15 @@ async def test_callers_of_one_server_have_one_registered_client(tmp_path: Path) 
         for name in ("ada", "bob", "eve"):
             await gateway.sign_in(f"|x|{name}")
     assert len(server.asked["register"]) == 1
+
+
+async def test_a_sign_in_at_one_replica_counts_at_the_others_at_once(tmp_path: Path) -> None:
+    async with serving_oauth() as server:
+        here, there = Gateway(tmp_path, server), Gateway(tmp_path, server)
+        ada = there.sign_ins.source(NAME, there.entry, "|x|ada")
+        assert await ada.current() is None  # so that it has to sign in
+        await here.sign_in("|x|ada")
+        assert await ada.current() is not None
 
 
 async def test_a_revocation_at_one_replica_counts_at_the_others(

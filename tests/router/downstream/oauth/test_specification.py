@@ -85,6 +85,11 @@ async def test_must_fall_back_to_the_well_known_places_in_their_order(tmp_path: 
         ('Bearer resource_metadata="https://a/m", scope="x y"', Challenge("https://a/m", "x y", None)),
         ("bearer scope=x,resource_metadata=https://a/m", Challenge("https://a/m", "x", None)),
         ('Basic realm="scope=\\"no\\"", Bearer error="e", scope="w"', Challenge(None, "w", "e")),
+        ('Basic realm="scope", DPoP scope="no", Bearer scope="w"', Challenge(None, "w", None)),
+        ('Bearer scope="w", DPoP error="use_dpop_nonce", algs="ES256"', Challenge(None, "w", None)),
+        ('Bearer error="e", Bearer resource_metadata="https://a/m", error="f"', Challenge("https://a/m", None, "e")),
+        ('Negotiate, Bearer scope="w"', Challenge(None, "w", None)),
+        ('Negotiate YWJj==, Bearer scope="w"', Challenge(None, "w", None)),
         ('Bearer realm="r", error_description="say \\"scope\\"", scope="w"', Challenge(None, "w", None)),
     ],
 )

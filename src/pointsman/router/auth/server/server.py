@@ -100,6 +100,8 @@ class AuthorizationServer:
         self._shared = shared
         self._clock = clock
         self._known: dict[str, tuple[Token, float]] = {}  # by identity: the rights of grants, and their ends
+        self._widest: dict[str, str] = {}  # by identity: the one with all scopes that it could get, if it lacks some
+        self._possible: dict[str, tuple[Token, float]] = {}  # the rights of those; no access token has them
         self._ended: OrderedDict[str, None] = OrderedDict()  # identities that were revoked, the oldest first
         self._epoch = 0
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -143,6 +145,7 @@ class AuthorizationServer:
             choice.scopes,
             self._clock(),
             choice.expires,
+            asked=request.scopes,
         )
         try:
             if len(await self.grants()) >= MAX_GRANTS:
@@ -342,10 +345,13 @@ class AuthorizationServer:
         return Identity(grant.narrowed(access.scopes), self._keep(grant, access.scopes), access.expires)
 
     def rights_of(self, identity_id: str) -> Token | None:
-        known = self._known.get(identity_id)
+        known = self._known.get(identity_id) or self._possible.get(identity_id)
         if known is None or (known[1] and self._clock() >= known[1]):
             return None
         return known[0]
+
+    def widest(self, identity_id: str) -> str:
+        return self._widest.get(identity_id, identity_id)
 
     def _keep(self, grant: Grant, scopes: tuple[Scope, ...] = ()) -> Token:
         identity_id = grant.narrowed(scopes)
@@ -354,7 +360,15 @@ class AuthorizationServer:
             known = grant.rights(scopes), grant.expires
             if grant.identity not in self._ended:  # revoked while it was looked up
                 self._known[identity_id] = known
+                self._keep_widest(grant, identity_id)
         return known[0]
+
+    def _keep_widest(self, grant: Grant, identity_id: str) -> None:
+        """Keep the rights that an identity could have by asking, so that it is told what to ask for."""
+        widest = grant.narrowed(grant.possible)
+        if widest != identity_id:
+            self._widest[identity_id] = widest
+            self._possible[widest] = grant.rights(grant.possible), grant.expires
 
     def _end(self, identity_id: str) -> None:
         """End a grant's identity, and those of its access tokens with fewer scopes."""
@@ -364,6 +378,7 @@ class AuthorizationServer:
             self._ended.popitem(last=False)
         for one in (identity_id, *narrowed):
             self._known.pop(one, None)
+            self._possible.pop(self._widest.pop(one, ""), None)
             self.revoked(one)
 
     def _record(self, method: str, grant: Grant) -> None:

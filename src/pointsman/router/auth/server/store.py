@@ -20,7 +20,7 @@ import msgspec
 from pointsman.catalog.identities import VARIANT, rights_token
 from pointsman.config.model import Token
 from pointsman.config.secrets import PREFIX
-from pointsman.config.value_types import Scope
+from pointsman.config.value_types import SCOPES, Scope
 from pointsman.router.state.key_values import KeyValues, StateAwayError
 
 CODE_S: Final = 60.0
@@ -59,6 +59,7 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
     refreshed: float = 0.0
     hour: float = 0.0  # when the present hour of refreshes began
     refreshes: int = 0  # in this hour
+    asked: tuple[Scope, ...] = ()  # that the client asked for; none: it is not known
 
     @property
     def identity(self) -> str:
@@ -67,6 +68,12 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
     def narrowed(self, scopes: tuple[Scope, ...]) -> str:
         """The identity of an access token with these scopes only; none stands for all of the grant."""
         return self.identity if scopes in ((), self.scopes) else f"{self.identity}{VARIANT}{'+'.join(scopes)}"
+
+    @property
+    def possible(self) -> tuple[Scope, ...]:
+        """The scopes that the client could get by asking: its own, and those that the owner has not refused yet."""
+        refused = set(self.asked or SCOPES).difference(self.scopes)
+        return tuple(scope for scope in SCOPES if scope not in refused)
 
     def identities(self) -> list[str]:
         """Its own identity, and all narrowed ones that its access tokens can have."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import sys
@@ -43,10 +44,11 @@ def login(
     """Sign in to SERVER, whose entry has `oauth`, in a browser on this machine."""
     if project is not None and token is None:
         raise click.UsageError("--project needs --for.")
-    caller = {} if token is None else {"token": token, "project": project}
-    port = ask_gateway(state_dir, "sign_in_port", server=server_id)
+    caller: dict[str, Any] = {} if token is None else {"token": token, "project": project}
+    whose = "" if token is None else f" for `{token}`" + (f" in project `{project}`" if project else "")
+    port = ask_gateway(state_dir, "sign_in_port", server=server_id, **caller)
     with _listening(port["port"] or 0, required=port.get("required", True)) as callback:
-        with progress(f"Asking where to sign in to `{server_id}` ..."):
+        with progress(f"Asking where to sign in to `{server_id}`{whose} ..."):
             begun = ask_gateway(
                 state_dir,
                 "begin_sign_in",
@@ -55,16 +57,16 @@ def login(
                 redirectUri=callback.redirect_uri,
                 **caller,
             )
-        _show_link(begun, no_browser, as_json)
+        _show_link(begun, whose, no_browser, as_json)
         answer = callback.wait(begun["state"], WAIT_S)
     if answer is None:
-        raise CommandError(f"Nobody signed in within {WAIT_S / 60:g} minutes.")
+        raise CommandError(f"Nobody signed in to `{server_id}`{whose} within {WAIT_S / 60:g} minutes.")
     with progress("Signing in ..."):
         found = ask_gateway(state_dir, "finish_sign_in", timeout_s=FINISH_S, state=answer.pop("state"), answer=answer)
     if as_json:
         print_json(found)
         return
-    echo(f"Signed in to `{server_id}`.")
+    echo(f"Signed in to `{server_id}`{whose}.")
     if found["state"] != "running":
         raise CommandError(f"It does not run: {escaped(found['reason'] or 'no reason is known')}")
 
@@ -87,24 +89,40 @@ def logout(server_id: str, state_dir: Path | None, as_json: bool) -> None:
 @click.command()
 @server_argument
 @click.option("--revoke", "credential", metavar="ID", help="Forget this account, and end it where it was made.")
+@click.option("--revoke-all", is_flag=True, help="Forget all of them, and end each where it was made.")
 @state_dir_option
 @json_option
-def credentials(server_id: str, credential: str | None, state_dir: Path | None, as_json: bool) -> None:
-    """List the accounts of callers at SERVER (`credentials: per-caller`), or revoke one."""
+def credentials(
+    server_id: str, credential: str | None, revoke_all: bool, state_dir: Path | None, as_json: bool
+) -> None:
+    """List the accounts of callers at SERVER (`credentials: per-caller`), or revoke one or all."""
+    if credential is not None and revoke_all:
+        raise click.UsageError("--revoke and --revoke-all exclude each other.")
     if credential is not None:
-        ended = ask_gateway(state_dir, "end_credential", timeout_s=FINISH_S, server=server_id, credential=credential)
-        if as_json:
-            print_json(ended)
-        note(f"The account of {escaped(ended['who'])} at `{server_id}` is revoked.")
+        _revoke(server_id, credential, state_dir, as_json)
         return
-    found = ask_gateway(state_dir, "credentials", server=server_id)["credentials"]
-    if as_json:
+    answer = ask_gateway(state_dir, "credentials", server=server_id)
+    found = answer["credentials"]
+    if revoke_all and found:
+        for one in found:
+            _revoke(server_id, one["id"], state_dir, as_json)
+    elif as_json:
         print_json(found)
     elif not found:
-        note(f"No caller has signed in to `{server_id}`.")
+        why = answer.get("unusedReason", "")
+        note(
+            f"`{server_id}` has no accounts of callers: {why}." if why else f"No caller has signed in to `{server_id}`."
+        )
     else:
         for line in table([_HEADING, *(_row(one) for one in found)]):
             echo(line)
+
+
+def _revoke(server_id: str, credential: str, state_dir: Path | None, as_json: bool) -> None:
+    ended = ask_gateway(state_dir, "end_credential", timeout_s=FINISH_S, server=server_id, credential=credential)
+    if as_json:
+        print_json(ended)
+    note(f"The account of {escaped(ended['who'])} at `{server_id}` is revoked.")
 
 
 def _row(one: dict[str, Any]) -> list[str]:
@@ -112,7 +130,7 @@ def _row(one: dict[str, Any]) -> list[str]:
     return [one["id"], one["who"], one["project"] or "-", one["signedIn"], works]
 
 
-def _show_link(begun: dict[str, Any], no_browser: bool, as_json: bool) -> None:
+def _show_link(begun: dict[str, Any], whose: str, no_browser: bool, as_json: bool) -> None:
     """The gateway has checked that it is an https URL, or one of this machine for a server of this machine."""
     url = begun["url"]
     if as_json:
@@ -122,11 +140,10 @@ def _show_link(begun: dict[str, Any], no_browser: bool, as_json: bool) -> None:
     echo(escaped(url))
     sys.stdout.flush()
     if not no_browser and has_screen() and opened(url):
-        note(f"Opened in the browser: sign in at {escaped(begun['host'])}. This command waits for it.")
+        how = f"Opened in the browser: sign in at {escaped(begun['host'])}{whose}."
     else:
-        note(
-            f"Open it in a browser on this machine, and sign in at {escaped(begun['host'])}. This command waits for it."
-        )
+        how = f"Open it in a browser on this machine, and sign in at {escaped(begun['host'])}{whose}."
+    note(f"{how} This command waits for it.")
 
 
 def _listening(port: int, *, required: bool) -> _Callback:
@@ -164,7 +181,7 @@ class _Callback:
                 """The request holds a code."""
 
         class Server(HTTPServer):
-            allow_reuse_address = False
+            allow_reuse_address = os.name == "posix"  # the connections of a sign-in just now do not keep the port
             address_family = socket.AF_INET
 
             def handle_error(self, request: object, client_address: object) -> None:

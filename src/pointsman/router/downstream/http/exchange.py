@@ -21,11 +21,13 @@ from pointsman.router.serving.write_queue import WriteQueue
 
 HEAD_BYTES: Final = 64 << 10  # of a response's head, and of what frames its body (chunk sizes, trailers)
 FRAMING_FACTOR: Final = 8  # framing may be this many times the body: servers may send chunks of one byte
+CHALLENGE_BYTES: Final = 8192  # of all `WWW-Authenticate` of a response together
 HIGH_WATER: Final = 128 << 10  # bytes of a body that wait to be read; above that the socket is not read
 UNPACKED_BYTES: Final = 256 << 10  # a part of a compressed body, so that a small one cannot fill the memory
 _USUAL_KINDS: Final = {b"application/json": "application/json", b"text/event-stream": "text/event-stream"}
 _ZIPPED: Final = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 _RAW_DEFLATE: Final = -15
+_CHALLENGE: Final = b"www-authenticate"
 _DEFLATE_METHOD: Final = 8  # in the first byte of a zlib stream
 
 CUT_OFF = "its answer was cut off or could not be unpacked"
@@ -50,7 +52,7 @@ class HttpResponse(Struct, eq=False):  # a struct, because each call makes one
 
     _connection: HttpConnection
     status: int
-    head: dict[bytes, bytes]  # by name, in lower case
+    head: dict[bytes, bytes]  # by name, in lower case; of several of one name the last, of challenges all
     kind: str  # the media type without parameters
     _inflater: _Inflater | None = None
     ended: bool = False  # the whole body has arrived
@@ -247,7 +249,10 @@ class HttpConnection(asyncio.Protocol):
         self._head = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head[name.lower()] = value.strip(b" \t")
+        name, value = name.lower(), value.strip(b" \t")
+        if name == _CHALLENGE and name in self._head:
+            value = _joined(self._head[name], value)
+        self._head[name] = value
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -283,6 +288,11 @@ class HttpConnection(asyncio.Protocol):
         elif answer is not None and not answer.done():
             answer.set_exception(error)
         self._transport.abort()
+
+
+def _joined(before: bytes, value: bytes) -> bytes:
+    """Several challenges as one header; without this one if they get too long."""
+    return before + b", " + value if len(before) + len(value) + 2 <= CHALLENGE_BYTES else before
 
 
 def response_of(connection: HttpConnection, status: int, head: dict[bytes, bytes]) -> HttpResponse:

@@ -22,8 +22,11 @@ OFFLINE_ACCESS = "offline_access"
 _MAX_HEADER = 8192
 _MAX_SCOPES = 200
 _SHOWN_CHARS = 120
-_SCHEME = re.compile(r"(?:^|,)\s*bearer\s", re.IGNORECASE)
-_PARAMETER = re.compile(r'(?<![A-Za-z0-9_-])([A-Za-z0-9_-]{1,40})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+# A parameter (name, and a quoted or plain value), or the scheme of those that follow.
+_PARAMETER = re.compile(
+    r'(?<![A-Za-z0-9_-])([A-Za-z0-9_-]{1,40})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))'
+    r"|(?:^|,)\s*([A-Za-z0-9_-]{1,40})(?=[\s,]|$)(?!\s*=)"
+)
 _SCOPE = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]{1,256}")
 
 
@@ -60,18 +63,20 @@ class AuthorizationServer(Struct, frozen=True):
     token_auth: tuple[str, ...] | None
     names_issuer: bool  # its answers to authorization requests have `iss`
     client_documents: bool
+    signatures: tuple[str, ...] = ()  # by which clients may prove themselves; none: it does not say
 
 
 def read_challenge(header: str | None) -> Challenge:
-    """Read `WWW-Authenticate`. What is not a `Bearer` challenge, or too long, says nothing."""
+    """Read `WWW-Authenticate`, of several lines joined by commas. Challenges that are not `Bearer` say nothing, nor do
+    those that are too long; of several `Bearer` ones the first that says something counts."""
     if header is None or len(header) > _MAX_HEADER:
         return Challenge()
-    found = _SCHEME.search(header)
-    if found is None:
-        return Challenge()
-    given: dict[str, str] = {}
-    for name, quoted, plain in _PARAMETER.findall(header[found.end() :]):
-        given.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or plain)
+    scheme, given = "", dict[str, str]()
+    for name, quoted, plain, named in _PARAMETER.findall(header):
+        if named:
+            scheme = named.lower()
+        elif scheme == "bearer":
+            given.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or plain)
     scope = given.get("scope")
     return Challenge(
         given.get("resource_metadata"), scope if scope and scopes_in(scope) else None, given.get("error") or None
@@ -196,6 +201,7 @@ def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServe
         _texts(methods) if isinstance(methods, list) else None,
         document.get("authorization_response_iss_parameter_supported") is True,
         document.get("client_id_metadata_document_supported") is True,
+        _texts(document.get("token_endpoint_auth_signing_alg_values_supported")),
     )
 
 

@@ -10,7 +10,7 @@ import asyncio
 import re
 import secrets
 import time
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -23,7 +23,9 @@ LINK_S: Final = 300.0
 VISIT_S: Final = 600.0  # for a person at authorization servers
 REUSE_S: Final = 150.0  # a link that is good for this long is given out again, instead of a new one
 MAX_LINKS: Final = 1000  # that nobody has used yet
-_LINK, _VISIT = "oauth/link/", "oauth/visit/"
+_ON_ITS_WAY_S: Final = 10.0  # until the person reads how long a link is good
+_MINUTES: Final = ("a minute", "a minute", "two minutes", "three minutes", "four minutes", "five minutes")
+_LINK, _VISIT, _DECLINED = "oauth/link/", "oauth/visit/", "oauth/declined/"
 _FORM = re.compile(r"([0-9a-f]{32})\.([A-Za-z0-9_-]{43})")
 
 
@@ -73,6 +75,9 @@ class Visit(Struct, frozen=True, omit_defaults=True):
     proof: Proof | None = None  # None: it is on its way to the server's authorization server
 
 
+_Found = TypeVar("_Found", Link, Visit)
+
+
 class SignInLinks:
     """Methods that await raise StateAwayError."""
 
@@ -111,23 +116,47 @@ class SignInLinks:
         key = _key_in(text)
         return None if key is None else self._valid(await self._store.take_value(key, Link))
 
+    def time_left(self, link: Link) -> str:
+        """How long it is good, in words for people."""
+        minutes = int((link.until - self._clock() + _ON_ITS_WAY_S) // 60)
+        return _MINUTES[min(max(minutes, 0), len(_MINUTES) - 1)]
+
+    async def decline(self, link: Link) -> None:
+        """The person does not want it: use it up, and end the calls that wait for it. Nothing if it is in use."""
+        if await self.take(link.text) is not None:
+            await self.give_up(link)
+
+    async def give_up(self, link: Link) -> None:
+        """`decline` one that was used up."""
+        await self._store.put_value(_declined_key(link), link, LINK_S + VISIT_S)
+        self._wake(link.server, link.holder)
+
+    async def is_declined(self, link: Link) -> bool:
+        return await self._store.value(_declined_key(link), Link) is not None
+
     async def begin_visit(self, state: str, link: Link, browser: str, proof: Proof | None = None) -> None:
         visit = Visit(link, browser, self._clock() + VISIT_S, proof)
         await self._store.put_value(_VISIT + digest(state), visit, VISIT_S)
 
+    async def find_visit(self, state: str) -> Visit | None:
+        """None: it is unknown, was used, or has expired."""
+        return self._valid(await self._store.value(_VISIT + digest(state), Visit))
+
     async def end_visit(self, state: str) -> Visit | None:
-        """Return it to one caller, once. None: it is unknown, was used, or has expired."""
-        visit = await self._store.take_value(_VISIT + digest(state), Visit)
-        return visit if visit is not None and visit.until > self._clock() else None
+        """`find_visit`, to one caller and once."""
+        return self._valid(await self._store.take_value(_VISIT + digest(state), Visit))
 
     def signed_in(self, server: str, holder: str) -> None:
         """Wake the calls that wait for it."""
+        self._wake(server, holder)
+
+    def _wake(self, server: str, holder: str) -> None:
         event = self._signed_in.pop((server, holder), None)
         if event is not None:
             event.set()
 
     async def wait(self, server: str, holder: str, limit_s: float) -> None:
-        """Return when a person has signed in at this gateway, or after `limit_s`."""
+        """Return when a person has signed in or declined at this gateway, or after `limit_s`."""
         event = self._signed_in.setdefault((server, holder), asyncio.Event())
         try:
             async with asyncio.timeout(limit_s):
@@ -138,12 +167,16 @@ class SignInLinks:
             if self._signed_in.get((server, holder)) is event:
                 del self._signed_in[server, holder]
 
-    def _valid(self, link: Link | None) -> Link | None:
-        return link if link is not None and link.until > self._clock() else None
+    def _valid(self, found: _Found | None) -> _Found | None:
+        return found if found is not None and found.until > self._clock() else None
 
 
 def _link_key(place: str, secret: str) -> str:
     return f"{_LINK}{place}/{digest(secret)}"
+
+
+def _declined_key(link: Link) -> str:
+    return f"{_DECLINED}{link.place}/{digest(link.secret)}"
 
 
 def _key_in(text: str) -> str | None:

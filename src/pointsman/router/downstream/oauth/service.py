@@ -23,10 +23,12 @@ from pointsman.router.downstream.oauth.settings import OAuthSettings
 from pointsman.router.downstream.oauth.store import Credential, Pending, SignInStore
 from pointsman.router.downstream.oauth.token_source import TokenSource
 from pointsman.router.downstream.oauth.tokens import Client
+from pointsman.router.state.key_values import StateAwayError
 
 logger = logging.getLogger(__name__)
 
 MAX_SOURCES = 2000  # tokens in memory, of all servers and callers
+COMMAND_CALLBACK = "/callback"  # the path to which a browser returns that `server login` waits for
 _MAX_CODE = 4096
 _NO_PKCE = (
     "Its authorization server does not say that it supports PKCE with S256, so a sign-in there would not be safe. "
@@ -137,14 +139,16 @@ class ServerSignIns:
         same = (client.issuer, client.redirect_uri) == (issuer, redirect_uri)
         return same and (not client.expires or client.expires > self._clock())
 
-    async def registered_port(self, server_id: str, server: Server) -> int | None:
-        """The loopback port that the gateway's registered client returns to; None: there is none. Never raises."""
+    async def registered_port(self, server_id: str, server: Server, holder: str = "") -> int | None:
+        """The loopback port that a client registered for a command returns to; None: there is none. Never raises."""
         try:
-            before = await self.source(server_id, server).reload()
-        except ConnectionLostError:  # the state cannot be read now
+            before = await self.source(server_id, server, holder).reload()
+            common = await self._store.clients(server_id) if holder else []
+        except (ConnectionLostError, StateAwayError):  # the state cannot be read now
             return None
-        registered = urlsplit(before.client.redirect_uri if before is not None else "")
-        return registered.port if is_loopback_host(registered.hostname or "") else None
+        known = [before.client] if before is not None else []
+        ports = (_command_port(client.redirect_uri) for client in [*known, *common])
+        return next((port for port in ports if port is not None), None)
 
     async def finish(self, state: str, answer: Mapping[str, str], server_of: Callable[[str], Server | None]) -> Pending:
         """Take what the authorization server answered through the browser, and store the tokens for its code.
@@ -170,7 +174,7 @@ class ServerSignIns:
         settings = OAuthSettings.of(server)
         got = await tokens.redeem(
             pending.token_endpoint,
-            pending.client,
+            settings.current(pending.client),
             settings.reach,
             code=code,
             verifier=pending.verifier,
@@ -211,9 +215,18 @@ class ServerSignIns:
         """The sign-ins of a server, of all holders. Raises StateAwayError."""
         return await self._store.listed(server_id)
 
+    async def all_listed(self) -> list[Credential]:
+        """The sign-ins of all servers and holders. Raises StateAwayError."""
+        return await self._store.listed()
+
     async def close(self) -> None:
         for _, source in self._sources.values():
             await source.close()
+
+
+def _command_port(redirect_uri: str) -> int | None:
+    parts = urlsplit(redirect_uri)
+    return parts.port if is_loopback_host(parts.hostname or "") and parts.path == COMMAND_CALLBACK else None
 
 
 def _require_safe(found: Discovered) -> None:

@@ -11,7 +11,7 @@ from pointsman.config.server_model import Server
 from pointsman.router.auth.fetch import Reach
 from pointsman.router.downstream.oauth.documents import AuthorizationServer
 from pointsman.router.downstream.oauth.store import Credential
-from pointsman.router.downstream.oauth.tokens import Client, configured_auth
+from pointsman.router.downstream.oauth.tokens import KEY, Client, configured_auth
 
 
 class OAuthSettings(Struct, frozen=True):
@@ -25,6 +25,8 @@ class OAuthSettings(Struct, frozen=True):
     scope: str | None = None
     issuer: str | None = None
     callback_port: int | None = None
+    private_key: str = ""
+    key_id: str = ""
 
     @classmethod
     def of(cls, server: Server) -> OAuthSettings:
@@ -42,18 +44,24 @@ class OAuthSettings(Struct, frozen=True):
             given.scope,
             given.issuer,
             given.callback_port,
+            given.private_key.get_secret_value() if given.private_key is not None else "",
+            given.key_id or "",
         )
 
     def client_at(self, server: AuthorizationServer) -> Client | None:
         """The client that the operator registered there; None: the configuration names none."""
         if self.client_id is None:
             return None
+        if self.private_key:
+            return Client(self.client_id, server.issuer, auth=KEY, key_id=self.key_id, algorithms=server.signatures)
         auth = configured_auth(server, self.client_secret, self.token_auth)
         return Client(self.client_id, server.issuer, self.client_secret, auth)
 
     def current(self, client: Client) -> Client:
-        """A client that was stored, with the secret that the configuration has now."""
-        return client if self.client_id is None else replace(client, secret=self.client_secret)
+        """A client that was stored, with the secret or key that the configuration has now."""
+        if self.client_id is None:
+            return client
+        return replace(client, secret=self.private_key or self.client_secret, key_id=self.key_id)
 
     def fits(self, credential: Credential) -> bool:
         """Whether a stored sign-in is for this URL, this client and this authorization server."""

@@ -105,9 +105,10 @@ class SignInStore:
     async def delete(self, server: str, holder: str) -> bool:
         return await asyncio.to_thread(self._values.delete, _key(_CREDENTIAL, server, holder))
 
-    async def listed(self, server: str) -> list[Credential]:
-        """All sign-ins of a server that can be read."""
-        entries = await asyncio.to_thread(self._values.list, f"{_CREDENTIAL}{server}/")
+    async def listed(self, server: str | None = None) -> list[Credential]:
+        """All sign-ins that can be read: of a server, or of all servers."""
+        below = _CREDENTIAL if server is None else f"{_CREDENTIAL}{server}/"
+        entries = await asyncio.to_thread(self._values.list, below)
         found = []
         for key, entry in entries.items():
             try:
@@ -131,6 +132,10 @@ class SignInStore:
 
     async def client(self, server: str, issuer: str, redirect_uri: str) -> Client | None:
         return await self.value(_client_key(server, issuer, redirect_uri), Client)
+
+    async def clients(self, server: str) -> list[Client]:
+        """Those that were registered for all callers of a server."""
+        return await self.values_below(f"{_CLIENT}{server}/", Client)
 
     # ------------------------------------------------------------------ values that end by themselves
 

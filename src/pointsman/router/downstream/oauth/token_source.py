@@ -120,10 +120,15 @@ class TokenSource:
 
     async def current(self) -> Credential | None:
         """The one in use, read again if it may have changed. Raises CallNotSentError."""
-        stale = self._holder and asyncio.get_running_loop().time() - self._loaded_at >= FRESH_S
-        if not self._loaded or stale:
+        if not self._loaded or (self._holder and self._is_stale()):
             await self._load()
         return self._credential
+
+    def _is_stale(self) -> bool:
+        """That there is none is never believed: the person may just have signed in at another gateway."""
+        if self._header() is None:
+            return True
+        return asyncio.get_running_loop().time() - self._loaded_at >= FRESH_S
 
     async def reload(self) -> Credential | None:
         await self._load()

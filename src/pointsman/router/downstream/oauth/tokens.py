@@ -17,10 +17,14 @@ from pointsman.router.downstream.oauth.documents import AuthorizationServer, sco
 
 TOKEN_S = 10.0  # for one request to a token endpoint, which may write to a database
 CLIENT_NAME = "Pointsman"
-NONE, BASIC, POST = "none", "client_secret_basic", "client_secret_post"
+NONE, BASIC, POST, KEY = "none", "client_secret_basic", "client_secret_post", "private_key_jwt"
 _METHODS = (NONE, BASIC, POST)
 _MAX_TOKEN = 16 * 1024
 _MAX_LIFE_S = 10 * 365 * 86_400.0
+_BOUND = (
+    "Its authorization server gave a token that is bound to a key (`token_type: DPoP`), and the gateway can use bearer "
+    "tokens only. Register a client there that gets bearer tokens, and set `oauth.client_id`, or ask its operator."
+)
 _TOKEN = re.compile(r"[\x21-\x7E]+")
 _ERROR = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -30,10 +34,12 @@ class Client(Struct, frozen=True, omit_defaults=True):
 
     id: str
     issuer: str  # where it is known; another one never sees it
-    secret: str = ""
+    secret: str = ""  # or its private key, which is never stored
     auth: str = NONE
     redirect_uri: str = ""  # of a registration: it is good for this one only
     expires: float = 0.0  # of a secret, on the wall clock; 0: never
+    key_id: str = ""  # with a key: its id there
+    algorithms: tuple[str, ...] = ()  # that the server takes signatures by; none: it does not say
 
 
 class Tokens(Struct, frozen=True):
@@ -120,7 +126,8 @@ async def refresh(endpoint: str, client: Client, reach: Reach, *, token: str, re
 async def of_client(endpoint: str, client: Client, reach: Reach, *, scope: str | None, resource: str) -> Tokens:
     """Get a token for the client itself. Raises SignInError."""
     grant = {"grant_type": "client_credentials", "resource": resource} | ({"scope": scope} if scope else {})
-    return await _tokens(endpoint, client, reach, grant, "our client id and secret")
+    what = "our client id and key" if client.auth == KEY else "our client id and secret"
+    return await _tokens(endpoint, client, reach, grant, what)
 
 
 async def revoke(endpoint: str, client: Client, reach: Reach, token: str) -> None:
@@ -142,9 +149,15 @@ async def _tokens(endpoint: str, client: Client, reach: Reach, grant: Mapping[st
 
 
 def _authenticated(client: Client, grant: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Raises SignInError: its key cannot be used."""
     if client.auth == BASIC:
         pair = f"{quote(client.id, safe='')}:{quote(client.secret, safe='')}"
         return dict(grant), {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    if client.auth == KEY:
+        from pointsman.router.downstream.oauth.client_assertion import TYPE, assertion
+
+        proof = {"client_assertion_type": TYPE, "client_assertion": assertion(client)}
+        return {**grant, "client_id": client.id, **proof}, {}
     if client.auth == POST:
         return {**grant, "client_id": client.id, "client_secret": client.secret}, {}
     return {**grant, "client_id": client.id}, {}
@@ -168,8 +181,10 @@ async def _post(
 
 def _read_tokens(document: Json) -> Tokens:
     access, kind, renewal = document.get("access_token"), document.get("token_type"), document.get("refresh_token")
+    if isinstance(kind, str) and kind.lower() == "dpop":
+        raise SignInError(_BOUND)
     if not _is_token(access) or not isinstance(kind, str) or kind.lower() != "bearer":
-        raise SignInError("Its authorization server gave no bearer token.")
+        raise SignInError("Its authorization server gave no bearer token. Ask its operator for one.")
     scope = document.get("scope")
     granted = " ".join(scopes_in(scope)) if isinstance(scope, str) else None
     return Tokens(str(access), str(renewal) if _is_token(renewal) else "", _end(document.get("expires_in")), granted)

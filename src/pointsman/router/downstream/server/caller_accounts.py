@@ -11,6 +11,7 @@ from pointsman.catalog.holders import GATEWAY, holder_of
 from pointsman.catalog.identities import person_of
 from pointsman.config.model import GatewayConfig
 from pointsman.config.server_model import Server
+from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller
 from pointsman.router.downstream.bundled import secret_values
 from pointsman.router.downstream.connection import (
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 ConnectWith = Callable[[Mapping[str, str], StoredTokens | None], Connect]
 """From the headers of all requests, and what adds a token to each."""
 
-NO_ACCOUNT = "the operator has set no `caller_headers` for this caller"
+NO_HEADERS = "it has no headers for this caller"
 
 
 class CallerAccounts(Struct, frozen=True, eq=False):
@@ -44,6 +45,17 @@ class CallerAccounts(Struct, frozen=True, eq=False):
 
     def holder_of(self, caller: Caller) -> str:
         return holder_of(self.config(), caller)
+
+    def check_headers(self, caller: Caller) -> None:
+        """Raises ServerUnavailableError: the caller would need headers of its own, and the operator has set none."""
+        if self.server.oauth is not None or self.holder_of(caller) == GATEWAY or self._own_headers(caller) is not None:
+            return
+        person = person_of(caller.token_id)
+        raise ServerUnavailableError(
+            self.server_id,
+            f"it has no headers for `{person}`, and there each caller has its own",
+            f"The operator adds `{person}` to `servers.{self.server_id}.caller_headers`; until then, use another tool.",
+        )
 
     def connect(self, caller: Caller) -> Connect:
         """How to open a connection with the account that the caller has now."""
@@ -122,7 +134,7 @@ class _OneAccount:
 
 
 async def _refuse(on_notification: OnNotification) -> Connection:
-    raise ConnectionLostError(NO_ACCOUNT)
+    raise ConnectionLostError(NO_HEADERS)
 
 
 def _overridden(headers: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,19 +53,14 @@ class Connectors(Struct, frozen=True):
             stderr.hidden = hidden_values(server, self.environ, self.state_database if server.bundled else None)
             return self._stdio(command, server, limits, stderr, record, answers, apps)
         headers, tokens = secret_values(server.headers), self._token_source(server_id, server)
-        make = self._sse if server.transport == "sse" else self._http
-        return make(server.url, headers, tokens, server, limits, record, answers, apps)
+        return self._remote(server, limits, record, answers, apps, headers, tokens)
 
     def accounts(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> CallerAccounts | None:
         """Fits `fleet.MakeAccounts`. None: all callers use one account."""
         if server.credentials == "shared" or server.url is None or self.config is None:
             return None
-        record, answers, url = self.memory.of(server_id, server), self.in_flight.answers(), server.url
-        make = self._sse if server.transport == "sse" else self._http
-
-        def connect_with(headers: Mapping[str, str], tokens: StoredTokens | None) -> Connect:
-            return make(url, headers, tokens, server, limits, record, answers, apps)
-
+        record, answers = self.memory.of(server_id, server), self.in_flight.answers()
+        connect_with = partial(self._remote, server, limits, record, answers, apps)
         return CallerAccounts(server_id, server, self.config, connect_with, self.sign_ins)
 
     def command_of(self, server_id: str, server: Server) -> Command:
@@ -110,56 +106,33 @@ class Connectors(Struct, frozen=True):
             return None
         return self.sign_ins().source(server_id, server)
 
-    def _http(
+    def _remote(
         self,
-        url: str,
-        headers: Mapping[str, str],
-        tokens: StoredTokens | None,
         server: Server,
         limits: Limits,
         record: ServerRecord,
         answers: AnswerMemory,
         apps: bool,
-    ) -> Connect:
-        from pointsman.router.downstream.http.connect import connect_http  # imported on demand
-
-        async def connect(on_notification: OnNotification) -> Connection:
-            if tokens is not None:
-                await tokens.reload()  # somebody may have signed in or out, here or at another replica
-            return await connect_http(
-                url,
-                headers,
-                server.era,
-                self.probe_s,
-                limits,
-                on_notification,
-                record,
-                answers,
-                apps=apps,
-                authorizer=tokens,
-            )
-
-        return connect
-
-    def _sse(
-        self,
-        url: str,
         headers: Mapping[str, str],
         tokens: StoredTokens | None,
-        server: Server,
-        limits: Limits,
-        record: ServerRecord,
-        answers: AnswerMemory,
-        apps: bool,
     ) -> Connect:
-        from pointsman.router.downstream.http.sse import connect_sse
+        """Of a server with a `url`. What speaks its transport is imported on demand."""
+        url = server.url
+        assert url is not None
+        opened: Callable[..., Awaitable[Connection]]
+        if server.transport == "sse":
+            from pointsman.router.downstream.http.sse import connect_sse
+
+            opened = partial(connect_sse, url, headers)
+        else:
+            from pointsman.router.downstream.http.connect import connect_http
+
+            opened = partial(connect_http, url, headers, probe_s=self.probe_s)
 
         async def connect(on_notification: OnNotification) -> Connection:
             if tokens is not None:
                 await tokens.reload()  # somebody may have signed in or out, here or at another replica
-            return await connect_sse(
-                url,
-                headers,
+            return await opened(
                 era=server.era,
                 limits=limits,
                 on_notification=on_notification,

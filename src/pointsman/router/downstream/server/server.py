@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Literal
 
 from msgspec.structs import replace
 
@@ -19,8 +18,6 @@ from pointsman.core.errors import (
     DownstreamError,
     GatewayError,
     NotSentError,
-    ServerUnavailableError,
-    SignInRequiredError,
 )
 from pointsman.core.kinds import SKILLS, SKILLS_EXTENSION
 from pointsman.core.model import Caller, Json, ServerState, ServerStatus, WallClock
@@ -32,13 +29,14 @@ from pointsman.router.downstream.connection import (
     Connection,
     ConnectionLostError,
     Introduction,
-    ScopeNeededError,
     SessionRenewedError,
     SignInNeededError,
 )
 from pointsman.router.downstream.server.call import COMPLETE, Deadline, complete_with_input
 from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
+from pointsman.router.downstream.server.failures import as_gateway_error
+from pointsman.router.downstream.server.list_generations import CHANGED, LISTS, Kind, ListGenerations
 from pointsman.router.downstream.server.liveness import PING
 from pointsman.router.downstream.server.own_connections import OwnConnections
 from pointsman.router.downstream.talk.question_rules import checked_error, without_questions
@@ -50,22 +48,11 @@ from pointsman.router.serving.timer_queue import TimerQueue
 OnChange = Callable[[str, Change], None]
 """Called with the server's id when one of its lists or a subscribed resource changed, or when it came or went."""
 
-Kind = Literal["tools", "resources", "prompts"]
-
 RESTART_S = 10.0  # how long after its connection was lost a server counts as restarting
 
 _SUBSCRIBE = "resources/subscribe"
 _UNSUBSCRIBE = "resources/unsubscribe"
 _UPDATED = "notifications/resources/updated"
-_KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
-_CHANGED: dict[str, Kind] = {f"notifications/{kind}/list_changed": kind for kind in _KINDS}
-_LISTS: dict[str, tuple[Kind, str]] = {  # method -> the capability that it needs, and the field with its items
-    "tools/list": ("tools", "tools"),
-    "resources/list": ("resources", "resources"),
-    "resources/templates/list": ("resources", "resourceTemplates"),
-    "prompts/list": ("prompts", "prompts"),
-    "skills/list": ("resources", "skills"),
-}
 _NO_SESSION = object()
 
 
@@ -90,20 +77,18 @@ class DownstreamServer:
         self.timeouts = timeouts
         self._deadlines: TimerQueue[Deadline] = TimerQueue(self._loop, timeouts.call_s, Deadline.expire)
         self.restarts = 0  # attempts to connect after the first one, whether or not they succeeded
-        self._generations = generations
+        self._generations = ListGenerations(generations)
         self._clock = clock
         self._on_change = on_change
         self._lease: ConnectionLease | None = None
         self.subscribed = SubscribedResources()
         self._introduction: Introduction | None = None  # kept while disconnected, so that capabilities are stable
-        self._generation_of: dict[Kind, int] = dict.fromkeys(_KINDS, next(generations))
         self.status = ServerStatus("starting", "it has not been started yet", clock())
         self._first_start_over = asyncio.Event()
         self._restart_timer: asyncio.TimerHandle | None = None  # None: not restarting
         self._restart_over = asyncio.Event()
         self.connected_at = 0.0  # on the loop's clock
         self._changed = True  # its configuration, since the last connection was opened
-        self._changed_generation = 0  # the lists of earlier ones were made with another configuration
         self.questions = True  # whether it may ask clients anything
         self.declares_apps = False  # in its handshake and in requests for its lists
         self.own: OwnConnections | None = None  # with `isolation: per-caller`; the shared one then serves lists
@@ -135,11 +120,11 @@ class DownstreamServer:
     @property
     def generation(self) -> int:
         """The generation of its tools."""
-        return self._generation_of["tools"]
+        return self._generations.of("tools")
 
     def generation_of(self, kind: Kind) -> int:
         """Grows whenever a cached list of that kind becomes invalid: at each connect and at each `list_changed`."""
-        return self._generation_of[kind]
+        return self._generations.of(kind)
 
     def announces_changes(self, kind: Kind) -> bool:
         """Whether a change of that list would reach us: it is connected, and notifies of changes if there are any."""
@@ -172,7 +157,7 @@ class DownstreamServer:
         return lease.connection.introduction if lease is not None else _NO_SESSION
 
     def is_current(self, generation: int) -> bool:
-        return generation >= self._changed_generation
+        return self._generations.is_current(generation)
 
     def keeps_list_of(self, generation: int) -> bool:
         return self.restarting and self.is_current(generation)
@@ -181,7 +166,7 @@ class DownstreamServer:
         return await self.list_page("tools/list", cursor)
 
     async def list_page(self, method: str, cursor: str | None) -> Json:
-        """One page of a list (the keys of `_LISTS`), as it was sent.
+        """One page of a list (the keys of `LISTS`), as it was sent.
 
         Empty where the server does not declare the capability or the extension.
 
@@ -189,7 +174,7 @@ class DownstreamServer:
             ServerUnavailableError, CallTimeoutError, DownstreamError: as `ToolSource.list_page` has it.
         """
         lease = self._shared()
-        kind, field = _LISTS[method]
+        kind, field = LISTS[method]
         if kind not in self.capabilities or (method == SKILLS.method and self.skills is None):
             return {field: []}
         params: Json = {} if cursor is None else {"cursor": cursor}
@@ -267,13 +252,10 @@ class DownstreamServer:
             return lease
         try:
             return await self.own.lease_for(caller)
-        except SignInNeededError as error:
-            raise SignInRequiredError(self.id, str(error), refused=error.refused) from None
-        except CallNotSentError as error:
-            self._expire_tools()
-            raise NotSentError(self.id, str(error)) from None
         except ConnectionLostError as error:
-            raise ServerUnavailableError(self.id, str(error)) from None
+            if isinstance(error, CallNotSentError) and not isinstance(error, SignInNeededError):
+                self._expire_tools()
+            raise as_gateway_error(self.id, error, self.timeouts.call_s, own=True) from None
 
     async def _call_server(
         self,
@@ -321,19 +303,10 @@ class DownstreamServer:
     def _as_gateway_error(
         self, error: Exception, lease: ConnectionLease, limit_s: float, advice: str = TRY_LATER, spent_s: float = 0.0
     ) -> GatewayError:
-        if isinstance(error, TimeoutError):
-            return CallTimeoutError(self.id, limit_s)
-        if isinstance(error, BudgetExceededError):
-            return ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.")
-        if isinstance(error, SignInNeededError) and lease is not self._lease:
-            return SignInRequiredError(self.id, str(error), refused=error.refused)
-        if isinstance(error, CallNotSentError):
-            if error.over:
-                self._lost(lease, str(error))
-            return NotSentError(self.id, str(error), spent_s, self._step_for(error))
-        if isinstance(error, ScopeNeededError):
-            return ServerUnavailableError(self.id, str(error), NOT_RUN)
-        return ServerUnavailableError(self.id, str(error), advice)
+        own = lease is not self._lease
+        if isinstance(error, CallNotSentError) and error.over and not (own and isinstance(error, SignInNeededError)):
+            self._lost(lease, str(error))
+        return as_gateway_error(self.id, error, limit_s, advice, spent_s, own=own)
 
     async def _subscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         """Subscribe to a resource. The server object keeps the subscription, because it must outlive the connection."""
@@ -399,10 +372,6 @@ class DownstreamServer:
             raise NotSentError(self.id, self.status.reason, advice=NOT_RUN if self.status.sign_in else TRY_LATER)
         return self._lease
 
-    @staticmethod
-    def _step_for(error: CallNotSentError) -> str:
-        return NOT_RUN if isinstance(error, SignInNeededError) and error.person else TRY_LATER
-
     # ------------------------------------------------------------------ for its supervisor
 
     def attach(self, connection: Connection) -> ConnectionLease:
@@ -415,7 +384,8 @@ class DownstreamServer:
         self.connected_at = self._loop.time()
         self._end_restart()
         if self._changed:
-            self._changed, self._changed_generation = False, next(self._generations)
+            self._changed = False
+            self._generations.reconfigured()
         self._all_changed()
         return lease
 
@@ -437,11 +407,12 @@ class DownstreamServer:
 
     def _expire_tools(self) -> None:
         """A caller's own connection is over: the next list shows whether the shared one is, too."""
-        self._generation_of["tools"] = next(self._generations)
+        self._generations.expire("tools")
 
     def changed(self) -> None:
         """Its configuration has changed: lists from before stay valid only on the connection that gave them."""
-        self._changed, self._changed_generation = True, next(self._generations)
+        self._changed = True
+        self._generations.reconfigured()
         self._withdraw_list()
 
     def starting(self, reason: str) -> None:
@@ -482,16 +453,16 @@ class DownstreamServer:
 
     def _all_changed(self) -> None:
         """Invalidate all lists: they may be empty while the server is disconnected, and may differ afterwards."""
-        for method, kind in _CHANGED.items():
-            self._generation_of[kind] = next(self._generations)
+        for method, kind in CHANGED.items():
+            self._generations.expire(kind)
             if kind in self.capabilities:
                 self._on_change(self.id, Change(method, {}))
 
     def notice(self, method: str, params: Json) -> None:
         """Handle a notification that belongs to no call."""
-        kind = _CHANGED.get(method)
+        kind = CHANGED.get(method)
         if kind is not None:
-            self._generation_of[kind] = next(self._generations)
+            self._generations.expire(kind)
         elif method == ACKNOWLEDGED and self._lease is not None and self._lease.subscriptions is not None:
             self._lease.subscriptions.acknowledged(params)
         if kind is not None or method == _UPDATED:

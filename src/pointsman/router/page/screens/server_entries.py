@@ -9,6 +9,7 @@ from typing import Any
 
 from pointsman.config.errors import closest
 from pointsman.config.pasted import mended_id
+from pointsman.config.server_model import OAuth, Server
 from pointsman.config.yaml.text_edits import Value
 from pointsman.router.clients.client_file import ClientFileError
 from pointsman.router.clients.found_servers import Found, LeftOut, leads_here, of_text
@@ -19,6 +20,7 @@ from pointsman.router.page.view import View
 
 ERAS = ("auto", "legacy", "modern")
 TRANSPORTS = ("http", "sse")
+AUTO, NONE, OWN = "auto", "none", "own"  # `oauth`: everything is discovered, there is none, or it has keys of its own
 _KEPT = ("name", "url", "transport", "headers", "enabled", "tool_permissions")  # of a pasted entry with a URL
 
 
@@ -43,6 +45,8 @@ def typed_entry(view: View) -> tuple[str, dict[str, Any]]:
     entry["url"] = url
     if view.field("transport") == "sse":
         entry["transport"] = "sse"
+    if view.field("oauth") == AUTO:
+        entry["oauth"] = AUTO
     headers = _headers(view.field("headers"))
     if headers:
         entry["headers"] = headers
@@ -67,10 +71,20 @@ def changed_values(view: View, server_id: str) -> dict[tuple[str, ...], Value]:
         values["projects",] = projects
     if server.url is not None:
         values |= _connection_values(view, server.url, server.transport or "http", server.era, bool(server.headers))
+        chosen, present = view.field("oauth"), oauth_choice(server)
+        if chosen in (AUTO, NONE) and chosen != present:
+            values["oauth",] = AUTO if chosen == AUTO else None
     if not values:
         raise OwnerError("unchanged", "Nothing was changed in the form.")
     _check(view, {keys[0]: value for keys, value in values.items()})
     return values
+
+
+def oauth_choice(server: Server) -> str:
+    """How a server is signed in to, as the form has it."""
+    if server.oauth is None:
+        return NONE
+    return AUTO if server.oauth == OAuth() else OWN
 
 
 def pasted(view: View) -> Pasted:

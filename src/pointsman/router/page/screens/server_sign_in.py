@@ -33,6 +33,10 @@ START = "/page/servers"
 COOKIE_S = 600
 MAX_ACCOUNTS = 200  # that are shown
 _MAX_PARAMETERS = 16
+_NOT_BEGUN = (
+    "This browser did not begin the sign-in, or it is finished or has expired. The page of the server shows whether it "
+    "is signed in; if not, go on in the browser where you began, or begin again there."
+)
 
 
 async def login(view: View) -> Response:
@@ -79,7 +83,7 @@ async def signed_in(app: PageApp, request: Request) -> Response:
     answer = dict(given)
     state, cookie = answer.pop("state", ""), request.cookies.get(app.login_cookie, "")
     if len(given) > _MAX_PARAMETERS or len(answer) != len(given) - 1 or not _is_same(cookie, state):
-        return _told(app, problem="This browser did not begin the sign-in, or it has expired. Begin again on the page.")
+        return _told(app, problem=_NOT_BEGUN)
     try:
         found = await finish_sign_in(app.parts, state, answer, CLIENT)
     except OwnerError as error:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from pointsman.config.edits import Writer, add_entries, add_server, enable_server, remove_server, set_server
 from pointsman.config.files import Rewritten
 from pointsman.config.secrets import mask_secrets
-from pointsman.core.model import Json
+from pointsman.core.model import NEEDS_SIGN_IN, Json
 from pointsman.core.sdk import MODERN_PROTOCOL_VERSIONS
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.operations import described_server, servers, settled_server, test_server
@@ -20,7 +20,7 @@ from pointsman.router.owner.replicas import restart_everywhere, stop_everywhere
 from pointsman.router.owner.savings import schema_tokens
 from pointsman.router.page.registry import Screen
 from pointsman.router.page.rendering import plural
-from pointsman.router.page.screens.server_entries import changed_values, pasted, typed_entry
+from pointsman.router.page.screens.server_entries import changed_values, oauth_choice, pasted, typed_entry
 from pointsman.router.page.screens.server_pins import approve_definitions, forget_definitions, waiting_definitions
 from pointsman.router.page.screens.server_sign_in import accounts_of, login, logout, revoke_account
 from pointsman.router.page.view import CLIENT, View
@@ -178,6 +178,7 @@ async def _one(view: View, problem: str = "", http_status: int = 200) -> Respons
         http_status,
         one=one | {"tokens": tokens[server_id]},
         entry=server,
+        oauth=oauth_choice(server),
         era=_era(one),
         log=log,
         projects=view.parts.current.config.projects,
@@ -213,6 +214,8 @@ def _told(view: View, one: Json, done: str) -> Response:
         return view.done(f"{done}, but `{server_id}` does not run at {away}", f"{START}/{server_id}", "bad")
     if one["state"] == "running" and one["tools"] is not None:
         return view.done(f"{done}: `{server_id}` runs with {plural(one['tools'], 'tool')}.", f"{START}/{server_id}")
+    if one["state"] == NEEDS_SIGN_IN:
+        return view.done(f"{done}. Next, sign in to `{server_id}` here.", f"{START}/{server_id}", "warn")
     reason = one["reason"] or f"it is {one['state']}"
     return view.done(f"{done}, but `{server_id}` does not run: {reason}", f"{START}/{server_id}", "bad")
 

@@ -1,0 +1,28 @@
+"""The check of accounts of callers at servers: that none are stored which no call uses."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pointsman.router.doctor.findings import Finding, Inspected
+from pointsman.router.owner.client import NoGatewayError, OperationError, ask
+
+_CHECK = "accounts"
+
+
+async def check_accounts(inspected: Inspected) -> list[Finding]:
+    """Report what the running gateway has stored for people and does not use."""
+    if inspected.status is None:
+        return []
+    try:
+        unused = (await asyncio.to_thread(ask, inspected.state_dir, "unused_credentials"))["unused"]
+    except (NoGatewayError, OperationError):
+        return []  # one that was not restarted since an upgrade does not know the question
+    return [_finding(one) for one in unused]
+
+
+def _finding(one: dict[str, object]) -> Finding:
+    if not one["exists"]:
+        return Finding(_CHECK, "note", f"Server `{one['server']}` was removed; {one['text']}.")
+    why = "has no `credentials: per-caller` and `oauth` any more, so all callers use one account there"
+    return Finding(_CHECK, "problem", f"Server `{one['server']}` {why}; {one['text']}, or put the keys back.")
