@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import MCPError
 from mcp.types import CallToolResult
 
-from pointsman.core.errors import DownstreamError
+from pointsman.core.errors import DownstreamError, QuestionRefusedError
 from pointsman.core.seams import CannotAskError
 from pointsman.router.downstream.talk.question_rules import URL_ELICITATION_REQUIRED, check_question, checked_error
 from tests.e2e.client import BOTH_ERAS, Mode
@@ -69,19 +68,19 @@ async def test_a_server_without_questions_reaches_no_client_and_can_still_answer
 @pytest.mark.parametrize("mode", BOTH_ERAS)
 async def test_a_modern_server_that_asks_all_the_same_is_refused(mode: Mode, gateway: GatewayProcess) -> None:
     async with person(gateway, mode) as (ada, model):
-        with pytest.raises(MCPError, match="questions: false"):
-            await model.execute("mute_rude:confirm")
+        answer = await model.execute("mute_rude:confirm")
+        assert answer.is_error
+        assert text_of(answer).startswith("Server `mute_rude` could not go on, because it wanted to ask the user")
+        assert "`questions: false`" in text_of(answer)
         assert ada.asked == []
+        assert (answer.structured_content or {})["error"]["code"] == "question_refused"
 
 
 @pytest.mark.parametrize("mode", BOTH_ERAS)
 async def test_a_visit_is_asked_for_only_with_https(mode: Mode, gateway: GatewayProcess) -> None:
     async with person(gateway, mode) as (ada, model):
         for kind in KINDS:
-            try:
-                said = text_of(await model.execute(f"{kind}:visit_http", tag=kind))
-            except MCPError as error:  # a modern server's question is its answer, so the call fails
-                said = str(error)
+            said = text_of(await model.execute(f"{kind}:visit_http", tag=kind))
             assert "https" in said, (kind, said)
             assert ada.asked == []
             assert await model.text(f"{kind}:visit", tag=kind) == f"{kind} accept"
@@ -137,9 +136,9 @@ def test_a_url_of_any_shape(url: object, passes: bool, mode: str | None) -> None
 )
 def test_an_error_that_asks_for_visits_is_held_to_the_same_rule(data: Any, passes: bool) -> None:
     error = DownstreamError(URL_ELICITATION_REQUIRED, "visit", data)
-    shown = checked_error(error, allowed=True)
+    shown = checked_error("a", error, allowed=True)
     assert (shown is error) is passes
-    assert (shown.data is None) is not passes or data is None
-    assert checked_error(error, allowed=False).data is None
+    assert isinstance(shown, QuestionRefusedError) is not passes
+    assert isinstance(checked_error("a", error, allowed=False), QuestionRefusedError)
     other = DownstreamError(-32000, "no", data)
-    assert checked_error(other, allowed=False) is other
+    assert checked_error("a", other, allowed=False) is other

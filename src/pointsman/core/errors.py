@@ -3,7 +3,7 @@
 GatewayError                 the caller can act on it; shown to the model
   UnknownToolError, InvalidArgumentsError, ServerUnavailableError (NotSentError), CallTimeoutError,
   AuditUnavailableError, RateLimitedError, UnknownResultError, SkillMismatchError, ConfirmationRequiredError,
-  ConfirmationRefusedError
+  ConfirmationRefusedError, QuestionRefusedError
 RefusedError                 the caller as a whole is refused; shown to the person
   UnauthorizedError, ForbiddenError
 DownstreamError              a JSON-RPC error that a server answered with
@@ -201,6 +201,21 @@ class ConfirmationRefusedError(GatewayError):
     def __init__(self, tool_key: str, why: str = "a person was asked to confirm it and did not") -> None:
         shown = tool_key if len(tool_key) <= 200 else f"{tool_key[:200]}..."
         super().__init__(f"The call of `{shown}` was not made: {why}. Do not repeat it unless the person asks for it.")
+
+
+class QuestionRefusedError(GatewayError):
+    """The server wanted to ask the user something that it may not ask: anything at all with
+    [`questions: false`](configuration.md#servers), or a visit to a URL without https. The user saw nothing of it. Next:
+    check whether the call had an effect; the operator decides what the server may ask."""
+
+    code = "question_refused"
+
+    def __init__(self, server_id: str, reason: str) -> None:
+        super().__init__(
+            f"Server `{server_id}` could not go on, because it wanted to ask the user something that it may not ask. "
+            f"{reason}. Check whether the call had an effect before you repeat it, or use another tool; the operator "
+            f"decides with `questions` in the entry of `{server_id}`."
+        )
 
 
 class SignInRequiredError(GatewayError):

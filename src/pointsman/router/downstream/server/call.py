@@ -140,6 +140,7 @@ async def complete_with_input(
 
     Raises:
         ConnectionLostError, BudgetExceededError, DownstreamError.
+        ForbiddenQuestionError: the server may not ask that.
     """
     _check_is_question(result)
     if request.client.era == "modern":
@@ -175,13 +176,14 @@ def _check_is_question(result: Json) -> None:
 
 
 def _check_askable(result: Json, capabilities: Json, allowed: bool) -> None:
-    """Refuse questions that the server may not ask, or that the client did not declare. Raises DownstreamError."""
+    """Refuse questions that the server may not ask, or that the client did not declare.
+
+    Raises:
+        ForbiddenQuestionError, DownstreamError.
+    """
     for question in _questions(result).values():
         method = _method(question)
-        try:
-            check_question(method, question.get("params") if isinstance(question, dict) else None, allowed=allowed)
-        except ForbiddenQuestionError as reason:
-            raise DownstreamError(INVALID_REQUEST, str(reason)) from None
+        check_question(method, question.get("params") if isinstance(question, dict) else None, allowed=allowed)
         if method in QUESTION_CAPABILITIES and not declares(capabilities, method):
             raise _cannot_answer(method)
 
@@ -213,8 +215,8 @@ async def _ask(question: object, back: BackChannel) -> Json:
     params = question.get("params")
     try:
         return await back.ask(method, params if isinstance(params, dict) else {})
-    except ForbiddenQuestionError as reason:
-        raise DownstreamError(INVALID_REQUEST, str(reason)) from None
+    except ForbiddenQuestionError:
+        raise
     except CannotAskError:
         raise _cannot_answer(method) from None
     except ClientGoneError:

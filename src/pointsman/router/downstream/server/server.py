@@ -39,7 +39,7 @@ from pointsman.router.downstream.server.failures import as_gateway_error
 from pointsman.router.downstream.server.list_generations import CHANGED, LISTS, Kind, ListGenerations
 from pointsman.router.downstream.server.liveness import PING
 from pointsman.router.downstream.server.own_connections import OwnConnections
-from pointsman.router.downstream.talk.question_rules import checked_error, without_questions
+from pointsman.router.downstream.talk.question_rules import ForbiddenQuestionError, checked_error, without_questions
 from pointsman.router.downstream.talk.request_meta import APPS_CLIENT, NAMESPACE
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SubscribedResources, Subscriptions
 from pointsman.router.serving.shares import FairQueue, TokenShares
@@ -287,9 +287,9 @@ class DownstreamServer:
                 result = await connection.request(Call(method, params, request, deadline, deadline))
                 if result.get("resultType", COMPLETE) != COMPLETE and connection.introduction.era == "modern":
                     result = await complete_with_input(connection, method, params, request, deadline, result)
-        except DownstreamError as error:
+        except (DownstreamError, ForbiddenQuestionError) as error:
             liveness.answered()
-            raise checked_error(error, allowed=self.questions) from None
+            raise checked_error(self.id, error, allowed=self.questions) from None
         except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
             if isinstance(error, TimeoutError):  # it may be a long call: what counts is whether it answers a ping
                 liveness.unanswered(answers, 0.0, self.timeouts.list_s)

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from pointsman.core.errors import DownstreamError
+from pointsman.core.errors import DownstreamError, QuestionRefusedError
 from pointsman.core.kinds import QUESTION_CAPABILITIES
 from pointsman.core.model import Json
-from pointsman.core.seams import INVALID_REQUEST, CannotAskError, FrontRequest
+from pointsman.core.seams import CannotAskError, FrontRequest
 
 URL_ELICITATION_REQUIRED: Final = -32042  # an error that asks for visits to URLs before the call is repeated
 _MAX_URL_CHARS: Final = 8_192
@@ -37,8 +37,12 @@ def check_question(method: str, params: object, *, allowed: bool) -> None:
         raise ForbiddenQuestionError(HTTPS_ONLY)
 
 
-def checked_error(error: DownstreamError, *, allowed: bool) -> DownstreamError:
+def checked_error(
+    server_id: str, error: DownstreamError | ForbiddenQuestionError, *, allowed: bool
+) -> DownstreamError | QuestionRefusedError:
     """A server's error as the client may get it: one that asks for visits to URLs only if each may be asked for."""
+    if isinstance(error, ForbiddenQuestionError):
+        return QuestionRefusedError(server_id, str(error))
     if error.code != URL_ELICITATION_REQUIRED:
         return error
     asked = error.data.get("elicitations") if isinstance(error.data, dict) else None
@@ -46,7 +50,7 @@ def checked_error(error: DownstreamError, *, allowed: bool) -> DownstreamError:
         for one in asked if isinstance(asked, list) else [None]:
             check_question("elicitation/create", one if isinstance(one, dict) else {"mode": "url"}, allowed=allowed)
     except ForbiddenQuestionError as reason:
-        return DownstreamError(INVALID_REQUEST, f"The server asked the user to visit a URL. {reason}")
+        return QuestionRefusedError(server_id, str(reason))
     return error
 
 
