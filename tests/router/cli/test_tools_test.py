@@ -41,6 +41,10 @@ async def test_kept_requests_that_find_their_tools_pass_and_others_fail(shop: Sh
     assert failed.stderr.count("No server has") == 1
     assert await shop.rows() == []  # a trial is no discovery
 
+    assert (await run(tmp_path, "server", "stop", "attic")).code == 0
+    stopped = await run(tmp_path, "tools", "test")
+    assert "missed: wanted 1 or better (server `attic` is stopped)" in stopped.stdout
+
 
 async def test_a_file_with_mistakes_is_refused_with_the_entry_and_an_example(shop: Shop, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
