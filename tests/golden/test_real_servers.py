@@ -114,3 +114,25 @@ async def test_the_steps_of_a_task_are_served(
     steps = [step for task in served for step in task]
     assert sum(steps) / len(steps) >= FLOORS[name, embeddings].steps
     assert sum(map(all, served)) / len(served) >= FLOORS[name, embeddings].tasks
+
+
+ALIKE = [
+    ("list the branches", "show the branches", "which branches exist", "list branches"),
+    (
+        *("read a file", "read a page", "read a branch", "read a note", "read a graph", "read a window"),
+        *("read a tab", "read a section", "read a collection", "read an index", "write a file", "write a page"),
+    ),
+]
+
+
+@both_ways
+@pytest.mark.parametrize("queries", ALIKE, ids=len)
+async def test_of_queries_that_are_alike_each_has_the_best_three_that_it_has_alone(
+    queries: tuple[str, ...], embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    most = max(10, 3 * len(queries))
+    results = (await catalogs[embeddings].search(ME, queries, None, most, least_each=3)).results
+    for index, query in enumerate(queries):
+        alone = keys(await catalogs[embeddings].search(ME, [query], None, 3))
+        assert set(alone) <= {one.tool.document.tool_key for one in results if index in one.intents}, query
+    assert len(results) <= 2 * most / 3  # what serves several is listed once, and nothing fills the room

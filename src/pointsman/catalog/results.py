@@ -138,12 +138,17 @@ def _places() -> frozenset[str]:
 
 
 def _served(hit: SearchHit, queries: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """The queries that a hit serves, if there are several, and its relevance for each."""
+    """The queries that a hit serves, if there are several, and its relevance for each: the one that it fits best first.
+
+    If the relevance for each is not known, they are in the order of the request.
+    """
     if queries == 1:
         return (), ()
     known = len(hit.fits) == len(hit.intents)
     fits = dict(zip(hit.intents, hit.fits if known else (0.0 for _ in hit.intents), strict=True))
-    served = sorted(index for index in fits if 0 <= index < queries)
+    served = sorted(
+        (index for index in fits if 0 <= index < queries), key=lambda index: (-_bounded(fits[index]), index)
+    )
     return tuple(served), tuple(_bounded(fits[index]) for index in served) if known else ()
 
 

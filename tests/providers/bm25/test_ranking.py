@@ -117,3 +117,55 @@ def _one(query: str) -> SearchRequest:
 
 def _by_meaning(hit: SearchHit) -> bool:
     return hit.explanation == "similar in meaning"
+
+
+def _served(fits: list[list[float]], max_results: int, least_each: int = 3) -> dict[int, tuple[int, ...]]:
+    rows = [np.array(each) for each in fits]
+    return {hit.row: hit.intents for hit in fuse(rows, np.zeros(len(rows[0])), max_results, least_each=least_each)}
+
+
+def test_a_tool_among_the_best_of_several_queries_is_named_for_each_of_them() -> None:
+    first, second = [0.9, 0.523, 0.227, 0.005, 0.004], [0.68, 0.0, 0.362, 0.0, 0.39]
+    assert _served([first, second], 10) == {0: (0, 1), 1: (0,), 4: (1,), 2: (0, 1)}
+
+
+def test_no_room_is_given_to_what_hardly_fits_any_query() -> None:
+    assert _served([[0.9, 0.6, 0.5, 0.19, 0.0], [0.8, 0.0, 0.2, 0.0, 0.19]], 10) == {
+        0: (0, 1),
+        1: (0,),
+        2: (0, 1),
+        4: (1,),
+    }
+    assert _served([[0.9, 0.6, 0.5, 0.2, 0.19], [0.8, 0.3, 0.2, 0.0, 0.0]], 10)[3] == (0,)
+
+
+def test_what_is_named_for_a_query_fits_it_better_than_all_others_that_are_shown() -> None:
+    random = np.random.default_rng(7)
+    for _ in range(200):
+        fits = random.random((4, 30)) ** 4
+        hits = fuse(list(fits), np.zeros(30), 12, least_each=3)
+        for query, fit in enumerate(fits):
+            named = [fit[hit.row] for hit in hits if query in hit.intents]
+            others = [fit[hit.row] for hit in hits if query not in hit.intents]
+            assert len(named) >= 3
+            assert max(others, default=0.0) < min(named)
+        for hit in hits:
+            assert hit.relevance == max(fits[query][hit.row] for query in hit.intents)
+
+
+def test_only_the_context_found_something_for_several_queries() -> None:
+    [hit] = fuse([NOTHING, NOTHING], np.array([0, 0, 1.0, 0]), 4, least_each=3)
+    assert (hit.row, hit.intents) == (2, ())
+
+
+async def test_the_same_query_twice_changes_nothing_and_both_are_named() -> None:
+    once, twice = [
+        await BM25SearchProvider(embeddings=False).search(SearchRequest(queries, None, CATALOG, 9, least_each=3))
+        for queries in (("send an email", "read a file"), ("send an email", " send  an email", "read a file"))
+    ]
+    assert [(hit.tool_key, hit.relevance) for hit in twice] == [(hit.tool_key, hit.relevance) for hit in once]
+    assert [hit.intents for hit in twice] == [
+        tuple(index for one in hit.intents for index in {0: (0, 1), 1: (2,)}[one]) for hit in once
+    ]
+    assert all(len(hit.fits) == len(hit.intents) for hit in twice)
+    assert len(twice.best_by_query) == 3

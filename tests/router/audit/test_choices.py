@@ -17,9 +17,11 @@ class Told:
         self.clock = Clock()
         self._log: AuditLog = open_log(state_dir, wall=self.clock)
 
-    def discovers(self, *queries: str, token: str = "laptop", project: str | None = "research") -> None:
+    def discovers(
+        self, *queries: str, token: str = "laptop", project: str | None = "research", results: int | None = 5
+    ) -> None:
         with self._log.begin(request(token=token, project=project), "discovery", queries=queries) as record:
-            record.finish("ok")
+            record.finish("ok", results=results)
 
     def calls(self, tool_key: str, *, ok: bool = True, token: str = "laptop", project: str | None = "research") -> None:
         with self._log.begin(request(token=token, project=project), "execute", tool_key=tool_key) as record:
@@ -39,6 +41,38 @@ def test_what_the_same_caller_executes_after_a_discovery_counts(tmp_path: Path) 
     told.calls("files:erase", token="phone")
     told.calls("files:move", project=None)
     assert told.choices() == {("read a file", "send it"): ["files:read", "mail:send"]}
+
+
+def test_a_call_counts_for_the_latest_discovery_before_it_and_for_no_earlier_one(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.discovers("save my shopping list")
+    told.discovers("which page covers installation")
+    told.calls("archive:documents_search")
+    told.discovers("send a message", token="phone")  # of somebody else
+    told.discovers("read the page")
+    told.calls("web:read")
+    told.calls("archive:documents_search")
+    assert told.choices() == {
+        ("which page covers installation",): ["archive:documents_search"],
+        ("read the page",): ["web:read", "archive:documents_search"],
+    }
+
+
+def test_a_discovery_that_listed_nothing_cannot_have_led_to_a_call(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.discovers("read a file", results=None)  # not recorded
+    told.discovers("xyzzy", results=0)
+    told.calls("files:read")
+    assert told.choices() == {("read a file",): ["files:read"]}
+
+
+def test_a_request_that_the_audit_keeps_only_in_part_is_marked(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    for queries in (["short…"], ["long " * 200], ["a"] * 30, ["exactly" + "x" * 493]):
+        told.discovers(*queries)
+        told.calls("files:read")
+    cut = [(len(choice.queries), len(choice.queries[0]), choice.cut) for choice in read_choices(tmp_path, None, 9)]
+    assert cut == [(1, 6, False), (1, 500, True), (20, 1, True), (1, 500, False)]
 
 
 def test_what_comes_much_later_does_not_count(tmp_path: Path) -> None:

@@ -69,12 +69,11 @@ async def test_several_queries_have_three_results_each_and_the_best_of_each_firs
         queries = [f"read the {noun}" for noun in nouns]
         answer = await Shop(gateway, http, tmp_path / "trace").call("tool_discovery", {"query": queries})
     results = answer.json()["result"]["structuredContent"]["results"]
-    assert len(results) >= 12
     assert {hit["toolName"] for hit in results[:4]} == {f"read_{noun}" for noun in nouns}
     for index, noun in enumerate(nouns):
-        served = [hit["toolName"] for hit in results if index in hit["intents"]]
+        served = [hit for hit in results if index in hit["intents"]]
         assert len(served) >= 3
-        assert served[0] == f"read_{noun}"
+        assert next(hit["toolName"] for hit in served if hit["intents"][0] == index) == f"read_{noun}"  # fits it best
 
 
 async def test_a_tool_asked_for_by_name_comes_first(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from pointsman.router.gateway.discover import DiscoveryArguments, read_discovery
 from pointsman.router.gateway.execute_parameters import Reading, read_parameters
 from pointsman.router.gateway.meta_tools import MAX_QUERIES, MAX_TEXT, TOOLS, described_tools
 
+_NUMBERS = tuple(str(number) for number in range(50))
+
 
 def test_there_are_two_tools_and_their_schemas_are_sound() -> None:
     assert [tool["name"] for tool in TOOLS] == ["tool_discovery", "tool_execute"]
@@ -24,8 +26,10 @@ def test_there_are_two_tools_and_their_schemas_are_sound() -> None:
         ({"query": ["a", "b"], "context": "c", "maxResults": 3}, DiscoveryArguments(("a", "b"), "c", 3, 1, None)),
         ({"query": ["a"], "maxResults": 3.0, "context": ""}, DiscoveryArguments(("a",), None, 3, 1, None)),
         ({"query": ["a"], "maxResults": None, "context": None}, DiscoveryArguments(("a",), None, 10, 3, None)),
-        ({"query": ["a"] * 7}, DiscoveryArguments(("a",) * 7, None, 21, 3, None)),
-        ({"query": ["a"] * 50}, DiscoveryArguments(("a",) * 50, None, 100, 3, None)),
+        ({"query": [*"abcdefg"]}, DiscoveryArguments(tuple("abcdefg"), None, 21, 3, None)),
+        ({"query": [*"abcdefgabc"]}, DiscoveryArguments(tuple("abcdefgabc"), None, 21, 3, None)),
+        ({"query": ["a b", " a  b"]}, DiscoveryArguments(("a b",), None, 10, 3, None)),
+        ({"query": [*_NUMBERS]}, DiscoveryArguments(_NUMBERS, None, 100, 3, None)),
     ],
 )
 def test_discovery_takes(given: Json, read: DiscoveryArguments) -> None:

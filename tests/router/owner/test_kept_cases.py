@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from pointsman.router.owner.kept_cases import MAX_BYTES, Case, KeptCasesError, keep, read_kept, read_text
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+QUERIES = TEXTS.filter(lambda text: bool(text.strip()))
+KEYS = st.builds(lambda server, tool: f"{server}:{tool}", TEXTS.filter(lambda text: ":" not in text), TEXTS)
 CASES = st.builds(
     Case,
-    st.lists(TEXTS, min_size=1, max_size=3),
-    st.lists(TEXTS, min_size=1, max_size=2),
+    st.lists(QUERIES, min_size=1, max_size=3),
+    st.lists(KEYS, min_size=1, max_size=2),
     st.integers(1, 100),
     st.none() | TEXTS,
     st.none() | TEXTS,
@@ -40,11 +42,51 @@ def test_a_file_is_created_and_added_to_and_its_comments_stay(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("query: x", "must be a list of entries"),
+        ("- {query: x}", "entry 1, line 1: `expected` is missing"),
+        ("- 7", "entry 1, line 1: it must have `query` and `expected`"),
+        (
+            "# ours\n- {query: x, expected: a:b}\n\n- query: x\n  expected: a:b\n  worst_rnak: 1\n",
+            "entry 2, line 4: there is no key `worst_rnak`. Did you mean `worst_rank`?",
+        ),
+        ("- {query: x, expected: a:b, 7: 1}", "there is no key `7`; the keys are `query`, `context`, `project`"),
+        ("- {query: x, expected: a:b, worst_rank: 0}", "from 1 to 100"),
+        ("- {query: [], expected: a:b}", "`query` must be a text"),
+        ("- {query: '', expected: a:b}", "`query` is empty"),
+        ("- {query: [x, ' '], expected: a:b}", "`query` is empty"),
+        ("- {query: x, expected: {a: b}}", "`expected` must be a text"),
+        ("- {query: x, expected: ab}", "`ab` is no tool key: write `server:tool`"),
+        ("- {query: x, expected: [a:b, ':b']}", "`:b` is no tool key"),
+        ("- {query: x, expected: a:b, project: 3}", "`project` must be a text"),
+        (
+            "- {query: x, expected: a:b}\n- {query: x,\n   expected: a:b, project: nope}",
+            "entry 2, line 2: there is no project `nope`; the projects are `attic`, `sales`",
+        ),
+        ("- {query: x, expected: a:b}\n- [", "cannot be read: line 2: "),
+        ("[" * 100_000, "cannot be read"),
+        ("- x\n" * 300_000, "larger than 1 MB"),
+    ],
+)
+def test_a_mistake_is_told_with_its_entry_its_line_and_what_is_right(text: str, said: str) -> None:
+    with pytest.raises(KeptCasesError) as refused:
+        read_text(text, Path("mine.yaml"), projects=["attic", "sales"])
+    assert said in str(refused.value)
+    assert "unicode string" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["[]", "", "# later\n"])
+def test_a_file_without_entries_is_empty(text: str) -> None:
+    assert read_text(text, Path("mine.yaml")) == []
+
+
+@pytest.mark.parametrize(
     "text",
     [
-        "[{query: a, expected: b}]\n",
+        "[{query: a, expected: b:c}]\n",
         "cases: []\n",
-        "- {query: a, expected: b}\n...\n---\n",
+        "- {query: a, expected: b:c}\n...\n---\n",
         "x" * MAX_BYTES,
         "- {query",
     ],

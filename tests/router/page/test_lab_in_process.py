@@ -36,6 +36,8 @@ async def test_every_screen_and_action_answers(tmp_path: Path) -> None:
         keep = {"queries": "say a colour", "expected": "shop:colour", "worst": "5"}
         assert (await walker.post("/page/lab/keep", keep)).status_code == 303
         assert "all found" in (await walker.post("/page/lab/kept", {})).text
+        await walker.confirm("/page/servers/shop/stop", {})
+        assert "server `shop` is stopped" in (await walker.post("/page/lab/kept", {})).text
 
 
 async def test_each_screen_with_everything_is_small(tmp_path: Path) -> None:

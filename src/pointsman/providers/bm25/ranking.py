@@ -25,18 +25,22 @@ ALL_WEIGHT = 0.2  # of the sum over all queries, added to the best of them
 CONTEXT_WEIGHT = 0.3
 SERVES = 0.5  # the share of the best hit's relevance for an intent from which a tool serves it, too
 FITS = 0.33  # the relevance from which a tool serves an intent at all
+FILLS = 0.2  # the relevance from which a tool is shown that is not among the best of any intent; right ones have more
 MAX_EXPLAINED_WORDS = 6
 
+Marks = NDArray[np.bool_]  # of tools, for each query
 _Numbers = tuple[list[int], list[int]]  # of a word itself, and of its synonyms
 
 
 def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = None) -> SearchHits:
     """Rank the tools of the index, best first. `encoded` are the same tools by the sentence encoder."""
-    *queries, context = parsed = parse_all([*request.queries, request.context or ""])
+    places = _places(request.queries)
+    texts = [request.queries[same[0]] for same in places]
+    *queries, context = parsed = parse_all([*texts, request.context or ""])
     sentences = encoded.match(list(map(index.as_meant, parsed))) if encoded else [None] * len(parsed)
     scored = [index.score(*each) for each in zip(parsed, sentences, strict=True)]
     *fits, context_fit = map(index.fit_of, scored)
-    named = [index.exact_names.rows(text) for text in request.queries]
+    named = [index.exact_names.rows(text) for text in texts]
     for fit, rows in zip(fits, named, strict=True):
         put_first(fit, rows)
     exact = frozenset(chain.from_iterable(named))
@@ -53,15 +57,31 @@ def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = No
             index.tool_keys[hit.row],
             round(hit.relevance, 3),
             explanations.get(hit.row),
-            hit.intents,
-            tuple(round(float(fits[intent][hit.row]), 3) for intent in hit.intents),
+            *_served(hit, fits, places),
             shares.get(hit.row),
         )
         for hit in fused
     ]
-    ranked = SearchHits(hits, [round(float(fit.max()), 3) for fit in fits])
+    best = {place: round(float(fit.max()), 3) for fit, same in zip(fits, places, strict=True) for place in same}
+    ranked = SearchHits(hits, [best[place] for place in range(len(request.queries))])
     ranked.known_words = any(not query.tokens or index.knows(query) for query in queries)
     return ranked
+
+
+def _places(queries: Sequence[str]) -> list[list[int]]:
+    """Where each query is in the request: one that is there several times is ranked once."""
+    places: dict[str, list[int]] = {}
+    for place, query in enumerate(queries):
+        places.setdefault(" ".join(query.split()), []).append(place)
+    return list(places.values())
+
+
+def _served(
+    hit: Fused, fits: Sequence[Floats], places: Sequence[Sequence[int]]
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The places of the queries that a hit serves, and its relevance for each."""
+    served = {place: round(float(fits[intent][hit.row]), 3) for intent in hit.intents for place in places[intent]}
+    return tuple(sorted(served)), tuple(served[place] for place in sorted(served))
 
 
 def _semantic_share(scored: Sequence[Scored | None], fits: Sequence[Floats], row: int) -> float | None:
@@ -90,7 +110,8 @@ def fuse(
     the others and to the context.
 
     Every query gets its `least_each` best tools into the list if there is room, the best of all queries before the
-    second best of any. The rows in `first` come before all others.
+    second best of any. If `least_each` is more than 1, the rest of the room is for tools with a relevance of `FILLS`
+    or more. The rows in `first` come before all others.
     """
     context_share = CONTEXT_WEIGHT * context
     by_query = np.array(fits) if fits else np.zeros((1, len(context)))
@@ -98,30 +119,60 @@ def fuse(
     scores = best + ALL_WEIGHT * by_query.sum(axis=0) + context_share
     if first:
         scores[list(first)] += scores.max()
-    relevance = np.maximum(best, context_share)
-    rows = _choose(scores, by_query, max_results, least_each)
-    return [Fused(row, float(relevance[row]), _intents(by_query, row, least_each)) for row in rows]
+    serves, own = _serves(by_query), _own_best(by_query, least_each)
+    must = _best_of_each(own, by_query)[:max_results]
+    if least_each == 1 or not must:
+        rows = _choose(scores, must, _best(scores, max_results), max_results)
+        marks, relevance = _serving_or_best(by_query, serves, rows), best[rows]
+    else:
+        rows = _choose(scores, must, _best(scores * (best >= FILLS), max_results), max_results)
+        marks = _serving_or_own(by_query, serves, own, rows)
+        relevance = (by_query[:, rows] * marks).max(axis=0)
+    relevances = np.maximum(relevance, context_share[rows]).tolist()
+    intents = [tuple(mark.nonzero()[0].tolist()) for mark in marks.T]
+    return [Fused(*each) for each in zip(rows, relevances, intents, strict=True)]
 
 
-def _choose(scores: Floats, by_query: Floats, max_results: int, least_each: int) -> list[int]:
-    """The best hits for each query, as far as there is room, and then the best of all the others."""
-    ranked = _best_of_each(by_query, least_each)
-    must: dict[int, None] = {}
-    for place in range(least_each):
-        tops = {
-            rows[place]: float(fit[rows[place]]) for rows, fit in zip(ranked, by_query, strict=True) if rows[place:]
-        }
-        must |= dict.fromkeys(sorted(tops, key=lambda row: -tops[row]))
-    chosen = dict.fromkeys([*list(must)[:max_results], *_best(scores, max_results)])
-    return sorted(list(chosen)[:max_results], key=lambda row: (-scores[row], row))
-
-
-def _best_of_each(by_query: Floats, least_each: int) -> list[list[int]]:
-    """For each query the tools that fit it best; several only of those that serve it or fit no other query better."""
+def _own_best(by_query: Floats, least_each: int) -> list[list[int]]:
+    """For each query the tools that fit it best."""
     if least_each == 1:
         return [[int(fit.argmax())] if fit.any() else [] for fit in by_query]
-    fits_best = by_query.argmax(axis=0) == np.arange(len(by_query))[:, None]
-    return [_best(fit, least_each) for fit in by_query * (_serves(by_query) | fits_best)]
+    return [_best(fit, least_each) for fit in by_query]
+
+
+def _best_of_each(own: Sequence[Sequence[int]], by_query: Floats) -> list[int]:
+    """The best hits of all queries, then the second best, and so on."""
+    must: dict[int, None] = {}
+    for place in range(max(map(len, own))):
+        tops = {rows[place]: float(fit[rows[place]]) for rows, fit in zip(own, by_query, strict=True) if rows[place:]}
+        must |= dict.fromkeys(sorted(tops, key=lambda row: -tops[row]))
+    return list(must)
+
+
+def _choose(scores: Floats, must: Sequence[int], others: Sequence[int], most: int) -> list[int]:
+    chosen = list(dict.fromkeys([*must, *others]))[:most]
+    return sorted(chosen, key=lambda row: (-scores[row], row))
+
+
+def _serving_or_best(by_query: Floats, serves: Marks, rows: Sequence[int]) -> Marks:
+    """For each query, which of the rows serve it. One that serves none may still be the best that there is for it."""
+    is_best = (by_query.argmax(axis=1)[:, None] == np.array(rows, dtype=int)) & (by_query[:, rows] > 0)
+    serving = serves[:, rows]
+    marks: Marks = serving | (is_best & ~serving.any(axis=0))
+    return marks
+
+
+def _serving_or_own(by_query: Floats, serves: Marks, own: Sequence[Sequence[int]], rows: Sequence[int]) -> Marks:
+    """For each query, which of the rows serve it, are among its `own` best or fit it best, and those that fit no worse.
+
+    So no tool is shown for a query while another one that fits it better is shown only for others.
+    """
+    shown = by_query[:, rows]
+    least_own = np.array([fit[best[-1]] if best else np.inf for best, fit in zip(own, by_query, strict=True)])
+    fits_best = (shown.argmax(axis=0) == np.arange(len(shown))[:, None]) & (shown >= FILLS)
+    least_other = np.where(serves[:, rows] | fits_best, shown, np.inf).min(axis=1)
+    marks: Marks = shown >= np.minimum(least_own, least_other)[:, None]
+    return marks
 
 
 def _best(scores: Floats, most: int) -> list[int]:
@@ -134,25 +185,10 @@ def _best(scores: Floats, most: int) -> list[int]:
     return best
 
 
-def _intents(by_query: Floats, row: int, least_each: int) -> tuple[int, ...]:
-    """The intents that a tool fits, and nearly as well as the best tool does.
-
-    A tool that fits none of them may still be the best that there is for one: then it serves that one. If each query
-    has several tools, it serves the one that it fits best.
-    """
-    fits = by_query[:, row]
-    serves = _serves(by_query, row)
-    if not serves.any():
-        serves = (fits > 0) & (by_query.argmax(axis=1) == row)
-    if least_each > 1 and not serves.any() and fits.any():
-        return (int(fits.argmax()),)
-    return tuple(serves.nonzero()[0].tolist())
-
-
-def _serves(by_query: Floats, row: int | slice = slice(None)) -> NDArray[np.bool_]:
-    fits, tops = by_query[:, row], by_query.max(axis=1)
-    most = tops if isinstance(row, int) else tops[:, None]
-    serves: NDArray[np.bool_] = (fits >= FITS) & (fits >= np.minimum(SERVES * most, fits.max(axis=0)))
+def _serves(by_query: Floats) -> Marks:
+    """For each query the tools that fit it, and nearly as well as the best tool does."""
+    tops = by_query.max(axis=1)[:, None]
+    serves: Marks = (by_query >= FITS) & (by_query >= np.minimum(SERVES * tops, by_query.max(axis=0)))
     return serves
 
 

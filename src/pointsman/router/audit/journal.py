@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pointsman.router.audit.redaction import CUT, clean_queries
+from pointsman.router.audit.redaction import CUT, SHORTER_QUERY_CHARS, clean_queries
 from pointsman.router.audit.rows import Intent, Outcome
 from pointsman.router.audit.segments import RunLock, Segment, last_seq
 
@@ -196,7 +196,7 @@ def _smaller(intent: Intent) -> Iterator[Intent]:
         intent = msgspec.structs.replace(intent, arguments=CUT)
         yield intent
     queries = intent.queries or []
-    for limit in (200, 80, 30, 10):
+    for limit in SHORTER_QUERY_CHARS:
         yield msgspec.structs.replace(intent, queries=clean_queries(queries, limit))
     yield msgspec.structs.replace(intent, queries=None)
 

@@ -11,6 +11,7 @@ from pointsman.config.secrets import MASK, SECRET
 CUT = "…"
 MAX_QUERIES = 20
 MAX_QUERY_CHARS = 500
+SHORTER_QUERY_CHARS = (200, 80, 30, 10)  # in a row that is too large otherwise
 MAX_ARGUMENT_CHARS = 2000  # of one call, names and values together
 MAX_ARGUMENT_PARTS = 200
 MAX_ARGUMENT_DEPTH = 16
@@ -54,6 +55,12 @@ def is_secret_name(name: str) -> bool:
 
 def clean_queries(queries: Sequence[str], limit: int = MAX_QUERY_CHARS) -> list[str]:
     return [free_text(query, limit) for query in queries[:MAX_QUERIES]]
+
+
+def is_cut(queries: Sequence[str]) -> bool:
+    """Whether recorded queries are probably only a part of those that were sent. Of 20 queries, more may be missing."""
+    limits = (MAX_QUERY_CHARS, *SHORTER_QUERY_CHARS)
+    return len(queries) >= MAX_QUERIES or any(query.endswith(CUT) and len(query) in limits for query in queries)
 
 
 def clean_arguments(arguments: Any) -> Any:

@@ -82,8 +82,11 @@ def read_discovery(given: Json) -> DiscoveryArguments:
     check_names(given, DISCOVERY, ("query", "context", "maxResults"))
     asked, context = _queries(given.get("query")), _context(given.get("context"))
     queries, notice = tuple(map(_cut, asked)), _cut_notice(asked)
+    distinct = len({" ".join(query.split()) for query in queries})
+    if distinct == 1:  # the same query several times
+        queries = queries[:1]
     if given.get("maxResults") is None:
-        most = min(max(DEFAULT_RESULTS, RESULTS_EACH * len(queries)), MAX_RESULTS)
+        most = min(max(DEFAULT_RESULTS, RESULTS_EACH * distinct), MAX_RESULTS)
         return DiscoveryArguments(queries, context, most, RESULTS_EACH, notice)
     return DiscoveryArguments(queries, context, _max_results(given["maxResults"]), 1, notice)
 

@@ -29,7 +29,7 @@ TOOLS: list[Json] = [
             '(for example ["list open pull requests of a repository", "send a message to a chat channel"]). '
             "Each result has a toolKey, a description and its arguments: the best one as inputSchema, the others as "
             "`signature`, where `?` marks what is optional. `intents` says which of several queries a result serves, "
-            "`more` names further tools of the best result's server. "
+            "the one it fits best first, `more` names further tools of the best result's server. "
             "A relevance (0 to 1) below 0.33 probably does not fit: ask again in other words before you give up. "
             f"Then run the tool that fits with {EXECUTE}."
         ),

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pointsman.config.errors import closest
 from pointsman.config.files import ReplaceError, create, rewrite
+from pointsman.core.model import NEEDS_SIGN_IN, ToolKey
 
 USUAL_FILE = "pointsman.queries.yaml"  # beside the configuration
 MAX_BYTES = 1 << 20
 WORST_RANK = 100
+MAX_NAMED = 10  # projects, in one sentence
 _MAX_DEPTH = 100  # of ruamel.yaml
 NOW = "now"
 _KEYS = ("query", "context", "project", "expected", "worst_rank")
-_EXAMPLE = "- {query: read a text file, expected: files:read_file, worst_rank: 3}"
+EXAMPLE = "- {query: read a text file, expected: files:read_file, worst_rank: 3}"
 
 
 class KeptCasesError(Exception):
@@ -38,6 +41,9 @@ class Case:
     ranks: dict[str, int | None] = field(default_factory=dict)  # by the name of the search; empty: its project is gone
     provider: str | None = None  # of the rank now
     replaced: list[str] = field(default_factory=list)  # searches that did not answer, so that local search did
+    away: dict[str, str] = field(default_factory=dict)  # servers of expected tools that do not run, and their states
+    cut: bool = False  # the audit has only a part of it
+    new: bool = False  # an earlier run did not have it
 
     @property
     def missed(self) -> bool:
@@ -45,6 +51,12 @@ class Case:
             return False
         rank = self.ranks.get(NOW)
         return rank is None or rank > self.worst_rank
+
+    @property
+    def why_away(self) -> str:
+        """Which servers of the expected tools do not run, in words."""
+        verbs = {"failed": "has failed", NEEDS_SIGN_IN: NEEDS_SIGN_IN}
+        return ", ".join(f"server `{one}` {verbs.get(state, f'is {state}')}" for one, state in self.away.items())
 
     @property
     def identity(self) -> str:
@@ -55,7 +67,9 @@ class Case:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def shown(self) -> dict[str, Any]:
-        more = {} if self.worst_rank is None else {"worstRank": self.worst_rank, "missed": self.missed}
+        more: dict[str, Any] = {"cut": True} if self.cut else {}
+        if self.worst_rank is not None:
+            more |= {"worstRank": self.worst_rank, "missed": self.missed}
         return {**self.asked(), **more, "provider": self.provider, "ranks": self.ranks}
 
     def written(self) -> str:
@@ -67,31 +81,53 @@ class Case:
         return f"- {{{', '.join(f'{key}: {_yaml(value)}' for key, value in pairs)}}}"
 
 
-def read_kept(path: Path) -> list[Case]:
-    """Raises KeptCasesError."""
+class _EntryError(Exception):
+    """An entry is wrong; where it is, is known above."""
+
+
+def read_kept(path: Path, projects: Collection[str] | None = None) -> list[Case]:
+    """`projects` are those that entries may name; None: any. Raises KeptCasesError."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1).decode()
     except FileNotFoundError:
         raise KeptCasesError(
             f"There is no {path}. Write the requests to keep into it, one per entry:",
-            f"  {_EXAMPLE}",
+            f"  {EXAMPLE}",
             "or replay those of the audit log with `pointsman tools test --audit`.",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise KeptCasesError(f"{path} cannot be read: {error}") from None
-    return read_text(text, path)
+    return read_text(text, path, projects)
 
 
-def read_text(text: str, path: Path) -> list[Case]:
-    """The cases of a file with this text. Raises KeptCasesError."""
+def read_text(text: str, path: Path, projects: Collection[str] | None = None) -> list[Case]:
+    """The cases of a file with this text; see `read_kept`. Raises KeptCasesError."""
+    if len(text) > MAX_BYTES:
+        raise KeptCasesError(f"{path} is larger than 1 MB.")
+    entries = _parsed(text, path)
+    if entries is None:  # an empty file, or only comments
+        return []
+    if not isinstance(entries, list):
+        raise KeptCasesError(f"{path} must be a list of entries, such as:", f"  {EXAMPLE}")
+    cases: list[Case] = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            cases.append(_read_case(entry, projects))
+        except _EntryError as error:
+            where = f"{path}: entry {number}, line {_line_of(text, number)}"
+            raise KeptCasesError(f"{where}: {error} An entry is, for example:", f"  {EXAMPLE}") from None
+    return cases
+
+
+def _parsed(text: str, path: Path) -> Any:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     from pointsman.config.yaml.syntax import explain_syntax
 
     try:
-        entries = YAML(typ="safe", pure=True).load(text) if len(text) <= MAX_BYTES else None
+        return YAML(typ="safe", pure=True).load(text)
     except MarkedYAMLError as error:
         found = explain_syntax(error, text, str(path), _MAX_DEPTH)
         raise KeptCasesError(f"{path} cannot be read: line {found.line}: {found.reason}") from None
@@ -100,36 +136,61 @@ def read_text(text: str, path: Path) -> list[Case]:
     except (ValueError, YAMLError) as error:
         reason = str(error).replace('in "<unicode string>", ', "").replace("\n", " ")
         raise KeptCasesError(f"{path} cannot be read: {reason}") from None
-    if not isinstance(entries, list) or not entries:
-        raise KeptCasesError(f"{path} must be a list of entries (at most 1 MB), such as:", f"  {_EXAMPLE}")
-    return [_read_case(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1)]
 
 
-def _read_case(entry: Any, where: str) -> Case:
-    if not isinstance(entry, dict) or not {"query", "expected"} <= entry.keys() or entry.keys() - set(_KEYS):
-        raise KeptCasesError(
-            f"{where} must have `query` and `expected`; it may have `context`, `project`, `worst_rank`:",
-            f"  {_EXAMPLE}",
-        )
+def _line_of(text: str, number: int) -> int:
+    """The line on which an entry begins. Parses the text once more, for a message only."""
+    from ruamel.yaml import YAML
+
+    entry = YAML(typ="safe", pure=True).compose(text).value[number - 1]
+    return int(entry.start_mark.line) + 1
+
+
+def _read_case(entry: Any, projects: Collection[str] | None) -> Case:
+    _check_keys(entry)
     worst, context, project = entry.get("worst_rank", 1), entry.get("context"), entry.get("project")
     if type(worst) is not int or not 1 <= worst <= WORST_RANK:
-        raise KeptCasesError(f"{where}: `worst_rank` must be a whole number from 1 to 100.")
+        raise _EntryError("`worst_rank` must be a whole number from 1 to 100.")
     for name, value in (("context", context), ("project", project)):
         if value is not None and not isinstance(value, str):
-            raise KeptCasesError(f"{where}: `{name}` must be a text.")
-    return Case(
-        _texts(entry["query"], f"{where}: `query`"),
-        _texts(entry["expected"], f"{where}: `expected`"),
-        worst,
-        context,
-        project,
-    )
+            raise _EntryError(f"`{name}` must be a text.")
+    if project is not None and projects is not None and project not in projects:
+        raise _EntryError(_no_project(project, projects))
+    queries, expected = _texts(entry["query"], "query"), _texts(entry["expected"], "expected")
+    if not all(query.strip() for query in queries):
+        raise _EntryError("`query` is empty. Write what a model would ask for.")
+    for key in expected:
+        if ToolKey.parse(key) is None:
+            raise _EntryError(f"`{key[:60]}` is no tool key: write `server:tool`, as `pointsman tools list` does.")
+    return Case(queries, expected, worst, context, project)
 
 
-def _texts(value: Any, where: str) -> list[str]:
+def _check_keys(entry: Any) -> None:
+    if not isinstance(entry, dict):
+        raise _EntryError("it must have `query` and `expected`.")
+    for key in entry.keys() - set(_KEYS):
+        near = closest(str(key)[:60], _KEYS)
+        step = f". Did you mean `{near}`?" if near else f"; the keys are {_quoted(_KEYS)}."
+        raise _EntryError(f"there is no key `{str(key)[:60]}`{step}")
+    for key in ("query", "expected"):
+        if key not in entry:
+            raise _EntryError(f"`{key}` is missing.")
+
+
+def _no_project(name: str, known: Collection[str]) -> str:
+    more = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
+    shown = f"the projects are {_quoted(list(known)[:MAX_NAMED])}{more}" if known else "there are none"
+    return f"there is no project `{name[:64]}`; {shown}."
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _texts(value: Any, key: str) -> list[str]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise KeptCasesError(f"{where} must be a text or a list of texts.")
+        raise _EntryError(f"`{key}` must be a text or a list of texts.")
     return texts
 
 
@@ -174,8 +235,14 @@ def _yaml(value: str | int | list[str]) -> str:
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)
 
 
-def add_ranks(cases: Sequence[Case], answers: Sequence[Mapping[str, Any] | None]) -> None:
+def add_ranks(
+    cases: Sequence[Case], answers: Sequence[Mapping[str, Any] | None], away: Mapping[str, str] | None = None
+) -> None:
+    """`away` are the servers that do not run, and their states."""
+    states = away or {}
     for case, answer in zip(cases, answers, strict=True):
+        servers = dict.fromkeys(key.partition(":")[0] for key in case.expected)
+        case.away = {server_id: states[server_id] for server_id in servers if server_id in states}
         if answer is not None:
             case.ranks |= {name: found["rank"] for name, found in answer.items()}
             case.provider = answer[NOW]["provider"]

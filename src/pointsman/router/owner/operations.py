@@ -257,8 +257,15 @@ async def search(parts: Parts, queries: list[str], project_id: str | None = None
 
 
 async def replay_cases(parts: Parts, cases: list[Json], providers: list[str]) -> Json:
-    """Where the expected tools of requests come, by the search in use and by others. Writes no audit rows."""
-    return await limited(replay(parts.catalog, parts.current.config, parts.state_dir, cases, providers), REPLAY_S)
+    """Where the expected tools of requests come, by the search in use and by others. Writes no audit rows.
+
+    `away`: the servers of expected tools that do not run, and their states.
+    """
+    config = parts.current.config
+    ranked = await limited(replay(parts.catalog, config, parts.state_dir, cases, providers), REPLAY_S)
+    wanted = dict.fromkeys(key.partition(":")[0] for case in cases for key in case["expected"])
+    states = {one: _state(parts, one, server) for one, server in config.servers.items() if one in wanted}
+    return ranked | {"away": {one: state for one, state in states.items() if state != "running"}}
 
 
 async def call(
@@ -381,6 +388,11 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
         "projects": list(server.projects),
         "flags": describe_flags(parts.catalog.watch.flags.get(server_id, ())) if server.enabled else [],
     }
+
+
+def _state(parts: Parts, server_id: str, server: Server) -> str:
+    running = parts.fleet.servers.get(server_id)
+    return "disabled" if not server.enabled else running.status.shown if running is not None else "stopped"
 
 
 def _reason(parts: Parts, server_id: str) -> str:

@@ -68,6 +68,7 @@ def _refusal(error: OperationError) -> CommandError:
         "unknown_approval",
         "unknown_grant",
         "invalid_request",
+        "encoder_unavailable",
     )
     return ConfigCommandError(str(error)) if mistaken else CommandError(str(error))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pointsman.router.cli.common.options import ConfigCommandError
@@ -16,32 +16,57 @@ NOT_FOUND = 101  # in the place of a rank: not among the first 100
 BEFORE = "before"
 
 
-def add_earlier(cases: Sequence[Case], path: Path) -> None:
-    """Add the ranks that `--json` printed in an earlier run. Raises ConfigCommandError."""
+def read_earlier(path: Path) -> dict[str, int | None]:
+    """The ranks that `--json` printed in an earlier run, by the identity of their cases. Raises ConfigCommandError."""
     try:
-        shown = json.loads(path.read_text(encoding="utf-8"))["cases"]
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigCommandError(f"There is no {path}. `pointsman tools test --json > {path}` writes it.") from None
+    except OSError as error:
+        raise ConfigCommandError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise _no_earlier_run(path) from None
+    try:
+        shown = json.loads(text)["cases"]
         earlier = {
             Case(one["queries"], one["expected"], None, one.get("context"), one.get("project")).identity: one["ranks"]
             for one in shown
         }
         ranks = {identity: found[NOW] for identity, found in earlier.items() if NOW in found}
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ConfigCommandError(f"{path} is not what `pointsman tools test --json` prints.") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise _no_earlier_run(path) from None
+    if not all(rank is None or (type(rank) is int and rank > 0) for rank in ranks.values()):
+        raise _no_earlier_run(path)
+    return ranks
+
+
+def _no_earlier_run(path: Path) -> ConfigCommandError:
+    return ConfigCommandError(f"{path} is not what `pointsman tools test --json` prints.")
+
+
+def add_earlier(cases: Sequence[Case], earlier: Mapping[str, int | None]) -> None:
+    """Add the ranks of an earlier run; a case that it did not have is new."""
     for case in cases:
-        if case.identity in ranks and case.ranks:
-            case.ranks = {BEFORE: ranks[case.identity], **case.ranks}
+        case.new = case.identity not in earlier
+        if case.ranks and not case.new:
+            case.ranks = {BEFORE: earlier[case.identity], **case.ranks}
 
 
 def summarize(cases: Sequence[Case]) -> dict[str, dict[str, float]]:
-    """By the name of the search: the shares of requests whose tool is first, among the first 3, 5 and 100."""
+    """By the name of the search: the shares of requests whose tool is first, among the first 3, 5 and 100.
+
+    Compared with an earlier run, only requests count that were ranked in both, if there are any.
+    """
+    ranked = [case.ranks for case in cases if case.ranks]
+    counted = [ranks for ranks in ranked if BEFORE in ranks] or ranked
     summary: dict[str, dict[str, float]] = {}
-    for name in _columns(cases):
-        ranks = [case.ranks[name] for case in cases if name in case.ranks]
+    for name in counted[0] if counted else ():
+        found = [ranks[name] for ranks in counted]
         within = {
-            key: sum(rank is not None and rank <= most for rank in ranks) / len(ranks)
+            key: sum(rank is not None and rank <= most for rank in found) / len(found)
             for key, most in (("first", 1), ("firstThree", 3), ("firstFive", 5), ("found", 100))
         }
-        reciprocal = sum(1 / rank for rank in ranks if rank is not None) / len(ranks)
+        reciprocal = sum(1 / rank for rank in found if rank is not None) / len(found)
         summary[name] = {key: round(value, 3) for key, value in {**within, "mrr": reciprocal}.items()}
     return summary
 
@@ -51,7 +76,7 @@ def case_lines(cases: Sequence[Case]) -> Iterator[str]:
     columns = _columns(cases)
     rows: list[tuple[str, ...]] = [("REQUEST", "EXPECTED", *(name.upper() for name in columns), "")]
     for case in cases:
-        ranks = [_rank(case.ranks.get(name)) if case.ranks else "?" for name in columns]
+        ranks = [_rank(case, name) for name in columns]
         rows.append((_clipped(" | ".join(case.queries)), _clipped(" or ".join(case.expected)), *ranks, _verdict(case)))
     return table(rows)
 
@@ -80,7 +105,10 @@ def summary_lines(cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _columns(cases: Sequence[Case]) -> list[str]:
-    return list(dict.fromkeys(name for case in cases for name in case.ranks))
+    """An earlier run comes first."""
+    searches = dict.fromkeys(name for case in cases for name in case.ranks)
+    compared = BEFORE in searches or any(case.new for case in cases)
+    return [*([BEFORE] if compared else []), *(name for name in searches if name != BEFORE)]
 
 
 def _difference(case: Case) -> float:
@@ -89,16 +117,23 @@ def _difference(case: Case) -> float:
 
 
 def _verdict(case: Case) -> str:
+    why = f" ({case.why_away})" if case.away else ""
     if not case.ranks:
         return paint("its project is gone", "yellow")
     if case.missed:
-        return paint(f"missed: wanted {case.worst_rank} or better", "red")
+        return paint(f"missed: wanted {case.worst_rank} or better{why}", "red")
+    cut = "cut in the audit" if case.cut else ""
     if case.worst_rank is None and case.ranks.get(NOW) is None:
-        return paint("missed: not found", "red")
-    return ""
+        return paint("; ".join(filter(None, (f"not found{why}", cut))), "red")
+    return paint(cut, "yellow") if cut else ""
 
 
-def _rank(rank: int | None) -> str:
+def _rank(case: Case, name: str) -> str:
+    if not case.ranks:
+        return "?"
+    if name not in case.ranks:
+        return "new"
+    rank = case.ranks[name]
     return "-" if rank is None else str(rank)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from pointsman.core.escape import escaped
 from pointsman.router.cli.common import replay
@@ -23,7 +24,7 @@ from pointsman.router.cli.common.options import (
 from pointsman.router.cli.common.output import echo, paint, print_json
 from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, plural, progress
 from pointsman.router.cli.show.audit import Moment, report_read_errors
-from pointsman.router.owner.kept_cases import USUAL_FILE, Case, KeptCasesError, add_ranks, read_kept
+from pointsman.router.owner.kept_cases import EXAMPLE, USUAL_FILE, Case, KeptCasesError, add_ranks, read_kept
 
 MAX_DESCRIPTION = 100
 CALL_S = 86_400.0  # the gateway limits a call by `timeouts.call_s`
@@ -144,20 +145,24 @@ def test_search(
     state_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Rank kept requests again, and say which no longer find their tool: exit code 1 if there is one.
+    """Rank kept requests again, and say which no longer find their tool: exit code 1 if one misses its worst_rank.
 
     FILE is by default pointsman.queries.yaml beside the configuration, a list of requests:
 
     \b
     - {query: read a text file, expected: files:read_file, worst_rank: 3}
 
-    With --audit, the requests are those of the audit log, and what their caller executed within five minutes is
-    expected. Compare searches with --provider, and before and after a change with --json and --before.
+    With --audit, the requests are those of the audit log, and what their caller executed next, within five minutes, is
+    expected. It has no worst_rank, so that the exit code is 0 whatever is found. Compare searches with --provider, and
+    before and after a change with --json and --before.
     """
     if audit and file is not None:
         raise ConfigCommandError("Give either FILE or --audit.")
     if since_ms is not None and not audit:
         raise ConfigCommandError("--since needs --audit: requests that are kept in a file have no time.")
+    if not audit and click.get_current_context().get_parameter_source("count") is ParameterSource.COMMANDLINE:
+        raise ConfigCommandError("-n needs --audit: the requests of a file are all ranked.")
+    earlier = replay.read_earlier(before) if before is not None else None
     cases = _audited(state_dir, since_ms, count) if audit else _kept(file, state_dir)
     unknown: set[str] = set()
     with progress(f"Ranking {plural(len(cases), 'request')} ..."):
@@ -165,14 +170,14 @@ def test_search(
             batch = cases[start : start + BATCH]
             asked = {"cases": [case.asked() for case in batch], "providers": list(dict.fromkeys(providers))}
             answer = ask_gateway(state_dir, "replay", timeout_s=REPLAY_S, **asked)
-            add_ranks(batch, answer["cases"])
+            add_ranks(batch, answer["cases"], answer.get("away"))
             unknown |= set(answer.get("unknown", ()))
-    if before is not None:
-        replay.add_earlier(cases, before)
+    if earlier is not None:
+        replay.add_earlier(cases, earlier)
     if as_json:
         summary = replay.summarize(cases)
         print_json({"cases": [case.shown() for case in cases], "summary": summary, "unknown": sorted(unknown)})
-    else:
+    elif cases:
         _print_replay(cases, audit)
     for key in sorted(unknown)[: replay.MAX_CHANGES]:
         note(f"No server has the tool `{escaped(key)}`, which is expected.")
@@ -187,9 +192,12 @@ def _kept(file: Path | None, state_dir: Path | None) -> list[Case]:
         about = ask_gateway(state_dir, "about")
         file = Path(about["configuration"]).with_name(USUAL_FILE)
     try:
-        return read_kept(file)
+        cases = read_kept(file, ask_gateway(state_dir, "names")["projects"])
     except KeptCasesError as error:
         raise ConfigCommandError(*error.lines) from None
+    if not cases:
+        note(f"{escaped(str(file))} has no requests yet. Write one per entry, such as:\n  {EXAMPLE}")
+    return cases
 
 
 def _audited(state_dir: Path | None, since_ms: int | None, count: int) -> list[Case]:
@@ -201,11 +209,13 @@ def _audited(state_dir: Path | None, since_ms: int | None, count: int) -> list[C
         source = audit_of(owned_folder(state_dir), read_settings())
     choices = read_choices(source, since_ms, count)
     if not choices:
-        raise CommandError(
+        raise ConfigCommandError(
             "The audit log has no discovery that was followed by a successful call of the same caller within five "
             "minutes. Use the gateway for a while, or keep requests in a file."
         )
-    return [Case(list(one.queries), one.tool_keys, project=one.project, token=one.token) for one in choices]
+    return [
+        Case(list(one.queries), one.tool_keys, project=one.project, token=one.token, cut=one.cut) for one in choices
+    ]
 
 
 def _print_replay(cases: Sequence[Case], audit: bool) -> None:
@@ -223,9 +233,22 @@ def _print_replay(cases: Sequence[Case], audit: bool) -> None:
     gone = sum(not case.ranks for case in cases)
     if gone:
         note(f"{plural(gone, 'request')} left out: the project no longer exists.")
+    _note_new(cases)
+    cut = sum(case.cut for case in cases)
+    if cut:
+        note(f"Ranked only by the part that the audit keeps (500 characters a query): {plural(cut, 'request')}.")
     for name in dict.fromkeys(name for case in cases for name in case.replaced):
         count = sum(name in case.replaced for case in cases)
         note(f"`{name}` did not answer {plural(count, 'request')}; those ranks are of another search.")
+
+
+def _note_new(cases: Sequence[Case]) -> None:
+    """Say which requests an earlier run did not have, and so for what the summary stands."""
+    new = sum(case.new for case in cases)
+    if new == len(cases):
+        note("The earlier run has none of these requests, so there is nothing to compare.")
+    elif new:
+        note(f"Not in the earlier run: {plural(new, 'request')}; the summary counts the others.")
 
 
 def _arguments(given: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from starlette.responses import Response
 
 from pointsman.catalog.rights import OWNER_ID
-from pointsman.core.model import Caller, Json
+from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.router.gateway.meta_tools import MAX_QUERIES, MAX_RESULTS
 from pointsman.router.owner import lab
 from pointsman.router.owner.channel import OwnerError
@@ -165,7 +165,7 @@ async def keep_query(view: View) -> Response:
     parts = view.parts
     lab.caller_of(parts, "", view.field("project"))
     expected, worst = view.field("expected"), view.field("worst") or "1"
-    if ":" not in expected:
+    if ToolKey.parse(expected) is None:
         raise OwnerError("invalid_request", "Name the tool that must be found by its key, such as `files:read_file`.")
     if not (worst.isascii() and worst.isdecimal() and len(worst) < 4 and 1 <= int(worst) <= WORST_RANK):
         raise OwnerError("invalid_request", f"The worst rank must be a whole number from 1 to {WORST_RANK}.")
@@ -190,7 +190,8 @@ async def kept(view: View) -> Response:
     shown = cases[(page - 1) * MAX_CASES : page * MAX_CASES]
     ranked = view.request.method == "POST" and bool(shown)
     if ranked:
-        add_ranks(shown, (await replay_cases(parts, [case.asked() for case in shown], []))["cases"])
+        answer = await replay_cases(parts, [case.asked() for case in shown], [])
+        add_ranks(shown, answer["cases"], answer["away"])
     return view.render(
         "kept.html",
         cases=shown,
