@@ -36,14 +36,28 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
-PRELOADED = {
+COMMANDS = (
+    *("archive", "run.search_api", "run.serve", "run.stdio", "setup.client", "setup.import_", "setup.server"),
+    *("setup.token", "show.audit", "show.doctor", "show.tools"),
+)
+PRELOADED = {  # also what they import at first use, as far as many tests use it
     "pointsman": (
-        *(f"pointsman.router.cli.{command}" for command in ("run.serve", "run.stdio", "run.search_api", "archive")),
-        *("anyio._backends._asyncio", "uvloop"),
+        *(f"pointsman.router.cli.{command}" for command in COMMANDS),
+        *("pointsman.router.app", "pointsman.router.downstream.http.connect"),
+        *("anyio._backends._asyncio", "cryptography.hazmat.primitives.ciphers.aead", "encodings.idna"),
+        *("encodings.utf_8_sig", "httpcore2", "jsonschema_rs", "snowballstemmer", "truststore"),
+        *("uvicorn.lifespan.off", "uvloop"),
     ),
-    "pointsman.archive": ("pointsman.archive.server.server",),
+    "pointsman.archive": (
+        *(f"pointsman.archive.{part}" for part in ("server.server", "context.service", "embedding.static")),
+        *(f"pointsman.archive.{part}" for part in ("citations.extract", "local_archives.search")),
+        *(f"pointsman.archive.store.{engine}.storage" for engine in ("sqlite", "postgres")),
+        *("anyio._backends._asyncio", "limits.storage", "numpy.ma", "rapidfuzz.distance"),
+        *("snowballstemmer", "watchfiles"),
+    ),
 }
-MODEL = ("pointsman.providers.bm25.index", "pointsman.providers.embeddings")  # loaded by all, soon after the start
+# Loaded by all, soon after the start.
+MODEL = ("pointsman.providers.bm25.index", "pointsman.providers.bm25.ranking", "pointsman.providers.embeddings")
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")  # variables that a running interpreter has read already
 PR_SET_CHILD_SUBREAPER = 36
 LENGTH = struct.Struct("!I")
