@@ -10,8 +10,8 @@ sockets and files are real. What differs from a new interpreter:
 - at its end the process waits for its threads, runs its exit functions and flushes, but does not free its objects;
 - /proc/PID/cmdline and /proc/PID/environ are the server's, and so are the resource limits.
 
-A start that needs more than this is left to exec (`_can_fork`): other programs and options, a terminal, `preexec_fn`,
-variables that Python reads when it starts. A test marked `new_interpreter` uses exec throughout.
+A start that needs more than this is left to exec (`_can_fork`): other programs and options, `preexec_fn`, variables
+that Python reads when it starts. A test marked `new_interpreter` uses exec throughout.
 """
 
 from __future__ import annotations
@@ -36,14 +36,28 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
-PRELOADED = {
+COMMANDS = (
+    *("archive", "run.search_api", "run.serve", "run.stdio", "setup.client", "setup.import_", "setup.server"),
+    *("setup.token", "show.audit", "show.doctor", "show.tools"),
+)
+PRELOADED = {  # also what they import at first use, as far as many tests use it
     "pointsman": (
-        *(f"pointsman.router.cli.{command}" for command in ("run.serve", "run.stdio", "run.search_api", "archive")),
-        *("anyio._backends._asyncio", "uvloop"),
+        *(f"pointsman.router.cli.{command}" for command in COMMANDS),
+        *("pointsman.router.app", "pointsman.router.downstream.http.connect"),
+        *("anyio._backends._asyncio", "cryptography.hazmat.primitives.ciphers.aead", "encodings.idna"),
+        *("encodings.utf_8_sig", "httpcore2", "jsonschema_rs", "snowballstemmer", "truststore"),
+        *("uvicorn.lifespan.off", "uvloop"),
     ),
-    "pointsman.archive": ("pointsman.archive.server.server",),
+    "pointsman.archive": (
+        *(f"pointsman.archive.{part}" for part in ("server.server", "context.service", "embedding.static")),
+        *(f"pointsman.archive.{part}" for part in ("citations.extract", "local_archives.search")),
+        *(f"pointsman.archive.store.{engine}.storage" for engine in ("sqlite", "postgres")),
+        *("anyio._backends._asyncio", "limits.storage", "numpy.ma", "rapidfuzz.distance"),
+        *("snowballstemmer", "watchfiles"),
+    ),
 }
-MODEL = ("pointsman.providers.bm25.index", "pointsman.providers.embeddings")  # loaded by all, soon after the start
+# Loaded by all, soon after the start.
+MODEL = ("pointsman.providers.bm25.index", "pointsman.providers.bm25.ranking", "pointsman.providers.embeddings")
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")  # variables that a running interpreter has read already
 PR_SET_CHILD_SUBREAPER = 36
 LENGTH = struct.Struct("!I")
@@ -95,7 +109,6 @@ def _can_fork(start: Start) -> bool:
         and start["close_fds"]
         and (start["cwd"] is None or os.path.isdir(start["cwd"]))
         and all(_ENVIRONMENT.get(name) == value for name, value in _texts(env or {}) if name.startswith(READ_AT_START))
-        and not any(os.isatty(fd) for fd in _streams(start))
     )
 
 
@@ -214,10 +227,11 @@ def _take_over(request: dict[str, Any], fds: list[int]) -> None:
 
 
 def _reopened(number: int, like: io.TextIOWrapper) -> io.TextIOWrapper:
-    """A standard stream for what its descriptor is now: seekable or not, and of which block size."""
+    """A standard stream for what its descriptor is now: a terminal or not, seekable or not, and of which block size."""
     buffering = 0 if isinstance(like.buffer, io.FileIO) else -1
     binary = open(number, "wb" if number else "rb", buffering, closefd=False)  # noqa: SIM115
-    lines, through, newline = like.line_buffering, like.write_through, "\n" if number else None
+    lines = like.line_buffering or binary.isatty()
+    through, newline = like.write_through, "\n" if number else None
     return io.TextIOWrapper(binary, like.encoding, like.errors, newline, line_buffering=lines, write_through=through)
 
 

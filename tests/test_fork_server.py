@@ -14,6 +14,7 @@ import pytest
 
 from tests import fork_server
 from tests.gateway_process import gateway_process, own_environment
+from tests.router.cli.commands import run_on_terminal
 
 POINTSMAN = (sys.executable, "-P", "-m", "pointsman")
 LONG_S = 60.0
@@ -46,6 +47,20 @@ def test_a_command_prints_and_exits_as_from_a_new_interpreter(
     forked = run(tmp_path, *args, **options)
     monkeypatch.setattr(fork_server, "enabled", False)
     assert forked == run(tmp_path, *args, **options)
+
+
+@pytest.mark.parametrize(
+    "args", [("--help",), ("import", "--dry-run", "servers.json"), ("token", "list")], ids=" ".join
+)
+async def test_a_command_shows_the_same_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]
+) -> None:
+    (tmp_path / "pointsman.yaml").write_text("servers: {clock: {command: true}}\n")
+    (tmp_path / "servers.json").write_text('{"mcpServers": {"a": {"command": "true"}}}')
+    forked = await run_on_terminal(tmp_path, *args)
+    assert fork_server.servers
+    monkeypatch.setattr(fork_server, "enabled", False)
+    assert forked == await run_on_terminal(tmp_path, *args)
 
 
 def test_output_that_cannot_be_written_fails_as_from_a_new_interpreter(

@@ -1,7 +1,7 @@
 """`make quality`: answers over real servers; tools, through the provider, a gateway and the search service; documents,
 through the archive's tool.
 
-Fails under the floors.
+Fails under the floors. `python -m bench.quality sqlite` measures documents on that engine only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
+from bench.archive.engines import ENGINES
 from bench.quality import answers, archive, in_process, over_clients, over_gateway, over_service
 from bench.quality.in_process import Measured
 from bench.quality.metrics import Figures, mean
@@ -32,18 +33,18 @@ MOST_TOKENS = 400
 HEADS = ("recall@1", "@3", "@5", "@10", "complete@5", "nDCG@10", "MRR")
 
 
-async def main() -> int:
-    failures = [*await answers.measure(), *await _tools(), *_documents()]
+async def main(engines: Sequence[str]) -> int:
+    failures = [*await answers.measure(), *await _tools(), *_documents(engines)]
     for failure in failures:
         print(f"under the floor: {failure}", file=sys.stderr)
     return 1 if failures else 0
 
 
-def _documents() -> list[str]:
+def _documents(engines: Sequence[str]) -> list[str]:
     folder = os.environ.get(archive.DATA)
     if not folder:
         print(f"The public sets of documents are not measured: {archive.DATA} does not name their folder.")
-    return archive.measure(Path(folder) if folder else None)
+    return archive.measure(Path(folder) if folder else None, engines)
 
 
 async def _tools() -> list[str]:
@@ -180,4 +181,4 @@ def _line(name: str, tools: int | None, figures: Figures, p50_ms: float = 0, p95
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(asyncio.run(main(sys.argv[1:] or ENGINES)))

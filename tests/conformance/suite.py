@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -23,6 +24,7 @@ RUN_S = 300.0  # a bound against hanging; a run takes about ten seconds
 
 
 Role = Literal["server", "client"]
+Slots = asyncio.Semaphore  # how many of a kind run at the same time
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,16 @@ async def run_scenarios(url: str, scenarios: Sequence[str], version: str, folder
     return read_verdict(folder, log, content=True)
 
 
-async def run_client(command: str, scenarios: Sequence[str], version: str, folder: Path) -> Verdict:
-    """Test a client that `command` starts, one scenario after the other: each of them starts a whole gateway."""
-    log = ""
-    for scenario in scenarios:
+async def run_client(command: str, scenarios: Sequence[str], version: str, folder: Path, slots: Slots) -> Verdict:
+    """Test a client that `command` starts. Each scenario starts a whole gateway, and takes one of the slots."""
+
+    async def run_one(scenario: str) -> str:
         options = ("--command", command, "--scenario", scenario, "--spec-version", version, "--force")
-        log += (await _execute("client", *options, "--timeout", CLIENT_MS, "--output-dir", folder))[1]
-    return read_verdict(folder, log, content=True)
+        async with slots:
+            return (await _execute("client", *options, "--timeout", CLIENT_MS, "--output-dir", folder))[1]
+
+    logs = await asyncio.gather(*map(run_one, scenarios))
+    return read_verdict(folder, "".join(logs), content=True)
 
 
 async def _execute(*options: str | Path) -> tuple[int, str]:

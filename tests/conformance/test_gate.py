@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from tests.conformance import suite
-from tests.conformance.__main__ import NOT_IN_LEGACY, outdated, unchecked
+from tests.conformance.__main__ import NOT_IN_LEGACY, Report, outdated, print_in_order, report_on, unchecked
 
 SCENARIO = "sep-2640-skills-enumeration"
 
@@ -59,6 +60,45 @@ def test_an_expected_failure_that_passes_is_refused(tmp_path: Path) -> None:
 
 def test_a_scenario_that_passes_is_no_expected_failure(tmp_path: Path) -> None:
     assert outdated(verdict(tmp_path, [("one", "SUCCESS")]), [SCENARIO]) == [SCENARIO]
+
+
+@pytest.mark.parametrize("bad", [None, 0, 1, 2])
+async def test_reports_come_in_order_and_one_that_is_bad_counts(
+    bad: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = [asyncio.Event() for _ in range(4)]
+
+    async def judge(number: int) -> Report:
+        if number < 2:
+            await ended[number + 1].wait()  # the last one ends first
+        ended[number].set()
+        return Report(number != bad, [f"run {number}", f"  line of {number}"])
+
+    assert await print_in_order([judge(number) for number in range(3)]) == (bad is None)
+    assert capsys.readouterr().out.split("\n")[:-1] == [
+        line for number in range(3) for line in (f"run {number}", f"  line of {number}")
+    ]
+
+
+async def test_a_run_that_breaks_off_ends_the_others() -> None:
+    async def judge(breaks: bool) -> Report:
+        if breaks:
+            raise TimeoutError
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await print_in_order([judge(breaks=False), judge(breaks=True)])
+    assert [type(error) for error in raised.value.exceptions] == [TimeoutError]
+
+
+def test_a_report_says_what_was_lost(tmp_path: Path) -> None:
+    found = verdict(tmp_path, [("one", "SUCCESS"), ("two", "FAILURE")])
+    assert report_on("a run", found, found.passed, [f"{SCENARIO}:two"]).good
+    lost = report_on("a run", found, [*found.passed, f"{SCENARIO}:three"], [f"{SCENARIO}:two"])
+    assert not lost.good
+    assert lost.lines[0].startswith("FAIL a run")
+    assert lost.lines[1:] == [f"       {SCENARIO}:three: not reached"]
 
 
 @pytest.mark.skipif(suite.missing() is not None, reason=str(suite.missing()))

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from itertools import pairwise
+from typing import Any
+
+import pytest
 
 from pointsman.core.rounds import GIVE_WAY_S, giving_way, long_turn, own_round
 
 
-async def test_no_two_long_steps_share_a_round() -> None:
+async def rounds_of_twelve_steps(step: Callable[[], Awaitable[None]]) -> list[int]:
+    """The rounds of the event loop in which each of four tasks at a time went on after its steps."""
     loop, round_number, went_on = asyncio.get_running_loop(), 0, list[int]()
 
     def next_round() -> None:
@@ -20,47 +25,28 @@ async def test_no_two_long_steps_share_a_round() -> None:
 
     async def three_steps() -> None:
         for _ in range(3):
-            await own_round()
-            went_on.append(round_number)
-
-    counting = [loop.call_soon(next_round)]
-    await asyncio.gather(*(three_steps() for _ in range(4)))
-    counting[0].cancel()
-    assert len(went_on) == len(set(went_on)) == 12
-
-
-async def test_the_turn_of_a_cancelled_task_is_not_waited_for() -> None:
-    tasks = [asyncio.create_task(own_round()) for _ in range(3)]
-    await asyncio.sleep(0)  # all of them wait
-    tasks[0].cancel()
-    tasks[1].cancel()
-    async with asyncio.timeout(5):
-        await asyncio.gather(*tasks, return_exceptions=True)
-    assert [task.cancelled() for task in tasks] == [True, True, False]
-
-
-async def test_a_small_call_gets_rounds_between_two_long_steps() -> None:
-    loop, round_number, went_on = asyncio.get_running_loop(), 0, list[int]()
-
-    def next_round() -> None:
-        nonlocal round_number
-        round_number += 1
-        counting[0] = loop.call_soon(next_round)
-
-    async def three_steps() -> None:
-        for _ in range(3):
-            await long_turn()
+            await step()
             went_on.append(round_number)
 
     counting = [loop.call_soon(next_round)]
     await asyncio.gather(*(three_steps() for _ in range(4)))
     counting[0].cancel()
     assert len(went_on) == 12
+    return went_on
+
+
+async def test_no_two_long_steps_share_a_round() -> None:
+    assert len(set(await rounds_of_twelve_steps(own_round))) == 12
+
+
+async def test_a_small_call_gets_rounds_between_two_long_steps() -> None:
+    went_on = await rounds_of_twelve_steps(long_turn)
     assert all(later - earlier >= 2 for earlier, later in pairwise(went_on))
 
 
-async def test_the_long_turn_of_a_cancelled_task_is_not_waited_for() -> None:
-    tasks = [asyncio.create_task(long_turn()) for _ in range(3)]
+@pytest.mark.parametrize("step", [own_round, long_turn])
+async def test_the_turn_of_a_cancelled_task_is_not_waited_for(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    tasks = [asyncio.create_task(step()) for _ in range(3)]
     await asyncio.sleep(0)  # all of them wait
     tasks[0].cancel()
     tasks[1].cancel()

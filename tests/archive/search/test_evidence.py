@@ -23,8 +23,9 @@ def test_stems_are_those_of_the_whole_text() -> None:
 
 def test_a_stem_is_found_in_every_word_that_has_it() -> None:
     text = " ".join((IRREGULAR, *(page.read_text("utf-8") for page in sorted(DOCS.rglob("*.md"))[:40])))
-    for stem in set(tokens(text)):
-        assert stem in stems_in(text, beginnings(stem)), stem
+    for word in set(text.split()):
+        for stem in set(tokens(word)):
+            assert stem in stems_in(word, beginnings(stem)), (word, stem)
 
 
 def test_plain_words_with_other_beginnings_are_left_out() -> None:

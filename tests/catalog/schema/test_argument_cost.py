@@ -24,6 +24,9 @@ from pointsman.router.gateway.check_process import CheckProcess
 Json = dict[str, Any]
 
 CPU_S = 0.05
+# The kernel counts the check process's CPU time by its ticks. Beside other load a process may run mostly between two of
+# them, and was seen to get 0.09 s before it was ended. Without a limit the costly jobs here take seconds to hours.
+CHILD_CPU_S = 0.2
 MEMORY_KB = 20 * 1024
 TRIES = 3  # the cheapest counts: a collection, a page fault or a busy machine makes the same work take more CPU time
 WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # a smaller example would take minutes to find
@@ -206,11 +209,11 @@ def test_no_check_costs_the_check_process_much(schema: Json, given_arguments: Js
     assert job is not None
     spent_s, grown_kb = child_cost(job)
     for _ in range(1, TRIES):
-        if spent_s < CPU_S and grown_kb < MEMORY_KB:
+        if spent_s < CHILD_CPU_S and grown_kb < MEMORY_KB:
             break
         again_s, again_kb = child_cost(job)
         spent_s, grown_kb = min(spent_s, again_s), min(grown_kb, again_kb)
-    assert spent_s < CPU_S
+    assert spent_s < CHILD_CPU_S
     assert grown_kb < MEMORY_KB
 
 
@@ -248,7 +251,7 @@ async def test_the_check_process_is_ended_by_the_kernel(name: str) -> None:
     job = deferred.job()
     assert job is not None
     costs = [child_cost(job) for _ in range(TRIES)]
-    assert min(spent_s for spent_s, _ in costs) < CPU_S
+    assert min(spent_s for spent_s, _ in costs) < CHILD_CPU_S
     assert min(grown_kb for _, grown_kb in costs) < MEMORY_KB
 
 

@@ -37,6 +37,12 @@ async def instructions(gateway: GatewayProcess, era: Era, project: str | None = 
     return text
 
 
+async def until_told(gateway: GatewayProcess, tool: str, project: str | None = None) -> None:
+    """Wait for the first list of a server: the handshake waits only briefly for it, which is too short under load."""
+    while tool not in (await instructions(gateway, "modern", project) or ""):
+        await asyncio.sleep(0.02)
+
+
 def config(folder: Path, **settings: Any) -> dict[str, Any]:
     hidden = {"tools": [{"name": "see\u200bthrough", "inputSchema": {}}, {"name": "look", "inputSchema": {}}]}
     return {
@@ -58,6 +64,8 @@ def config(folder: Path, **settings: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_caller_is_told_of_its_own_servers_and_a_hanging_one_delays_nobody(tmp_path: Path, era: Era) -> None:
     async with gateway_process(tmp_path, config(tmp_path), without=["asleep"]) as gateway, asyncio.timeout(60):
+        await until_told(gateway, "paint")
+        await until_told(gateway, "look", "red")
         assert await instructions(gateway, era) == SHOP
         assert await instructions(gateway, era, "red") == f"{INSTRUCTIONS} Servers: asleep; odd (look)."
         assert await instructions(gateway, era, "quiet") == INSTRUCTIONS
@@ -66,6 +74,7 @@ async def test_a_caller_is_told_of_its_own_servers_and_a_hanging_one_delays_nobo
 
 async def test_both_eras_and_transports_give_the_same_bytes(tmp_path: Path) -> None:
     async with gateway_process(tmp_path, config(tmp_path), without=["asleep"]) as gateway, asyncio.timeout(60):
+        await until_told(gateway, "paint")
         texts = {await instructions(gateway, era) for era in (*ERAS, *ERAS)}
         async with (
             httpx2.AsyncClient(timeout=30, headers=gateway.headers) as http,
@@ -93,7 +102,8 @@ async def test_what_was_listed_in_the_last_run_is_told_while_a_server_still_star
     entry = {"command": sys.executable, "args": args, "name": "Workshop", "tool_permissions": {"erase": False}}
     entry["timeouts"] = {"connect_s": 3600, "list_s": 3600}
     servers = {"servers": {"shop": entry}}
-    async with gateway_process(tmp_path, servers) as gateway:
+    async with gateway_process(tmp_path, servers) as gateway, asyncio.timeout(60):
+        await until_told(gateway, "paint")
         assert await instructions(gateway, "legacy") == SHOP
     kept = json.loads((gateway.state_dir / "servers.json").read_text())["servers"]["shop"]
     assert "paint" in kept["tools"]

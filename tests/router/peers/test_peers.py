@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 
 from pointsman.config.model import GatewayConfig
 from pointsman.core.model import Caller
-from pointsman.router.front.legacy.sessions import Record, SessionIds
+from pointsman.router.front.legacy.sessions import LIFE_S, Record, SessionIds
 from pointsman.router.front.methods import initial_client
 from pointsman.router.peers.peers import Peers
 from pointsman.router.peers.replica import Replica, new_id, rendezvous, replica_in
@@ -70,6 +70,17 @@ async def test_replicas_reach_one_another_over_tcp() -> None:
         gone = await second.send(None, verb="DELETE", headers=session)
         assert gone.status == 200
         assert (await first.send(call("echo"), headers=session)).status == 404
+
+
+async def test_a_deletion_that_comes_back_from_another_replica_before_it_is_answered_has_succeeded() -> None:
+    async with fronts() as ((first, second), _):
+        # What the shared file or the database does, without delay.
+        second.front.sessions.on_end = lambda digest: first.front.sessions.end_elsewhere({digest: LIFE_S})
+        session = await first.open_session()
+        assert (await first.send(None, verb="DELETE", headers=session)).status == 200
+        for one in (first, second):
+            assert (await one.send(call("echo"), headers=session)).status == 404
+            assert (await one.send(None, verb="DELETE", headers=session)).status == 404
 
 
 async def test_an_answer_that_was_not_delivered_can_be_sent_again() -> None:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-CPU_S = 0.04  # the kernel looks at its timers every few ms: 50 at most
+CPU_S = 0.04  # the kernel counts by ticks of some ms: 50 ms at most, on a busy machine up to twice that
 MEMORY_BYTES = 18 * 2**20  # of new addresses; with what is mapped already: 20 MB at most
 IDLE_S = 60.0
 MAX_PROBLEMS = 5

@@ -282,7 +282,13 @@ class Front:
         caller = self._authenticate_session(http, claims)
         if carriage is not None and await (carriage.get(http) if opens else carriage.delete(http)):
             return
-        await (self._legacy.get(http, caller) if opens else self._legacy.delete(http, caller))
+        if opens:
+            await self._legacy.get(http, caller)
+            return
+        self._legacy.end_session(http, caller)
+        if carriage is not None:
+            await carriage.tell_deleted(http)
+        await http.respond(200)
 
     async def _respond_failure(self, http: HttpRequest, error: Exception) -> None:
         try:

@@ -78,13 +78,13 @@ class Carriage:
 
     async def delete(self, http: HttpRequest) -> bool:
         """Raises HttpError 404, 502."""
-        session_id = _session_id(http)
-        if http.carried is not None or session_id is None:
-            return False
-        if at := replica_in(session_id):
-            return await self._carry_session(at, http)
-        await self._peers.tell_all(http)
-        return False
+        at = replica_in(_session_id(http))
+        return http.carried is None and at is not None and await self._carry_session(at, http)
+
+    async def tell_deleted(self, http: HttpRequest) -> None:
+        """Tell the others of a session that has ended here: first, or this one could hear from them that it is gone."""
+        if http.carried is None and replica_in(_session_id(http)) is None:
+            await self._peers.tell_all(http)
 
     async def sse_message(self, http: HttpRequest, session_id: str) -> bool:
         """Raises HttpError 404, 502."""

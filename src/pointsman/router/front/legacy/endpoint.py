@@ -173,10 +173,9 @@ class LegacyEndpoint:
         finally:
             self._sessions.touch(session)
 
-    async def delete(self, http: HttpRequest, caller: Caller) -> None:
-        """Raises HttpError 400, 404."""
+    def end_session(self, http: HttpRequest, caller: Caller) -> None:
+        """Raises HttpError 400, 404, 503."""
         self._sessions.end(self._find_session(http, caller))
-        await http.respond(200)
 
     def claims_of_session(self, claims: Claims, head: Head) -> Claims:
         """Add the project of the session: GET and DELETE have no `_meta` to state one in. Raises HttpError 400."""
