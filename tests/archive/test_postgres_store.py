@@ -85,7 +85,7 @@ def test_the_configuration_masks_the_address(tmp_path: Path) -> None:
     assert given["PGPASSFILE"] == "/run/pass"
     assert "HOME" not in given
     shown = subprocess.run(
-        [sys.executable, "-m", "pointsman", "config", "show", "--config", str(file)],
+        [sys.executable, "-P", "-m", "pointsman", "config", "show", "--config", str(file)],
         capture_output=True,
         text=True,
         check=True,

@@ -18,6 +18,7 @@ from pointsman.config.loader import parse
 from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.clients.found_servers import of_text
 from tests.e2e.foreign_servers import PYPI, everything_over, needs_npm, needs_pypi
+from tests.forked_command import forked_command
 from tests.gateway_process import own_environment
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +63,7 @@ class Person:
     home: Path
     url: str
     said: str  # by the first start
+    commands: Path  # the folder of `pointsman`
 
     async def types(self, line: str) -> tuple[int, str]:
         """At a terminal, answering every question with yes; returns the exit code and what was shown."""
@@ -70,7 +72,7 @@ class Person:
         process = await asyncio.create_subprocess_exec(
             *("script", "-qec", f"bash -c {shlex.quote(typed)}", "/dev/null"),
             cwd=self.home,
-            env=environment | {"PATH": f"{BIN}:{environment['PATH']}"},
+            env=environment | {"PATH": f"{self.commands}:{BIN}:{environment['PATH']}"},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -117,7 +119,8 @@ async def person(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pers
                 assert line, said
                 said += line
         drain = asyncio.create_task(process.stderr.read())
-        yield Person(home, found[1], said)
+        with forked_command(tmp_path_factory.mktemp("bin")) as commands:
+            yield Person(home, found[1], said, commands)
         process.terminate()
         await asyncio.wait_for(process.wait(), RUN_S)
         await drain

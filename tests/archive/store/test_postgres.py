@@ -114,7 +114,7 @@ def test_two_processes_that_ingest_one_folder_have_one_result(place: Place, tmp_
     for number in range(60):
         text = f"# Note {number}\n\nText of note {number}. See [next]({number + 1}.md).\n"
         (folder / f"{number}.md").write_text(text)
-    command = [sys.executable, "-m", "pointsman", "archive", "ingest", str(folder), "--collection", "notes"]
+    command = [sys.executable, "-P", "-m", "pointsman", "archive", "ingest", str(folder), "--collection", "notes"]
     environment = {**os.environ, **place.environment, "POINTSMAN_ARCHIVE_EMBEDDINGS": "none"}
     processes = [
         subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -193,7 +193,7 @@ def test_the_folder_of_one_replica_is_refused_with_the_one_of_all(tmp_path: Path
     before = sorted(own.iterdir())
     for command in (("audit", "list"), ("state", "copy", "--to", "postgresql://me@127.0.0.1:1/x"), ("serve",)):
         done = subprocess.run(
-            [sys.executable, "-m", "pointsman", *command, "--state-dir", str(own)],
+            [sys.executable, "-P", "-m", "pointsman", *command, "--state-dir", str(own)],
             env={**os.environ, "POINTSMAN_CONFIG_DIR": str(tmp_path), "POINTSMAN_PORT": "0"},
             capture_output=True,
             text=True,
