@@ -1,4 +1,4 @@
-"""The daemon: builds its parts, serves until it is stopped, and closes them in reverse order."""
+"""The daemon: builds its parts, serves until it is stopped, and closes them in reverse order. `run.py` runs it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import os
 import socket
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache
 
-from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from pointsman import __version__
@@ -69,12 +68,12 @@ from pointsman.router.search import Search
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
-from pointsman.router.serving.log_file import LogFile, logged_to_file
+from pointsman.router.serving.log_file import LogFile
 from pointsman.router.serving.reload import Reloader, log_advice, needs_restart
 from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.shares import TokenShares
-from pointsman.router.serving.socket import HttpServer, bind, url_of
-from pointsman.router.serving.tasks import DaemonError, TaskSet
+from pointsman.router.serving.socket import HttpServer, url_of
+from pointsman.router.serving.tasks import TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -82,48 +81,6 @@ HTTP_SERVER = "HTTP server"
 GRACE_S = 8.0  # for calls under way when the daemon is stopped
 GRACEFUL_S = int(GRACE_S) + 1  # with the time for connections to close
 FIRST_LISTS_S = 10.0  # before the summary names the servers that are missing
-
-
-async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
-    """Serve until SIGTERM or SIGINT, or until `stop` is set by a caller that handles the signals itself.
-
-    Raises:
-        StateFolderError: another daemon uses the state folder, it cannot be written, or it is a replica's.
-        ListenError: could not bind the address.
-        ConfigError: the configuration that `prepare` has written is invalid.
-        DaemonError: an essential task ended.
-    """
-    process.return_large_blocks()
-    replicas = launch.config.state.replicas
-    with ExitStack() as stack:
-        state_folder.refuse_replica_folder(launch.state_dir)
-        stack.enter_context(state_folder.locked(launch.state_dir, shared=replicas))
-        if replicas:
-            replica_dir = stack.enter_context(state_folder.replica_folder(launch.state_dir))
-            launch = replace(launch, replica_dir=replica_dir)
-        listener = stack.enter_context(bind(launch.config.listen.host, launch.config.listen.port))
-        if launch.prepare(launch.config):
-            launch = replace(launch, config=launch.load())
-        with logged_to_file(launch.own_dir, launch.config.log) as log_file:
-            daemon = Daemon(launch, listener, log_file)
-            try:
-                await daemon.start()
-                await _serve(daemon, stop)
-            except (state_folder.StateFolderError, DaemonError) as error:
-                log_file.say(str(error))
-                raise
-            finally:
-                await daemon.stop()
-                log_file.say("pointsman has ended")
-
-
-async def _serve(daemon: Daemon, stop: asyncio.Event | None) -> None:
-    if stop is not None:
-        await daemon.serve(stop)
-        return
-    stop = asyncio.Event()
-    with process.stop_on_signals(stop):
-        await daemon.serve(stop)
 
 
 class Daemon:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.config.model import GatewayConfig
-from pointsman.router.daemon import serve
+from pointsman.router.run import serve
 from pointsman.router.launch import Launch
 from pointsman.router.serving.tasks import Backoff, DaemonError, TaskSet
 

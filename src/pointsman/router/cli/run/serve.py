@@ -21,8 +21,8 @@ from pointsman.router.cli.common.options import (
     report_config_errors,
     state_dir_option,
 )
-from pointsman.router.daemon import serve as run_daemon
 from pointsman.router.launch import Launch
+from pointsman.router.run import serve as run_daemon
 from pointsman.router.serving.process import run_event_loop
 from pointsman.router.serving.service_manager import ServiceManager
 from pointsman.router.serving.socket import ListenError
