@@ -208,7 +208,8 @@ class Daemon:
         async with AsyncExitStack() as stack:
             stack.enter_context(process.reload_on_sighup(self._reloader.request))
             owner = await stack.enter_async_context(owner_channel(self._launch.own_dir, operations))
-            stack.enter_context(state_folder.announced(self._launch.own_dir, url, self._launch.config_path))
+            pid = os.getppid() if self._launch.worker else None  # the one to signal
+            stack.enter_context(state_folder.announced(self._launch.own_dir, url, self._launch.config_path, pid))
             await stack.enter_async_context(self.background())
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
             try:
@@ -229,10 +230,13 @@ class Daemon:
                 # The HTTP server may end before the calls: those of clients that have gone away.
                 drained = self._front.drain(GRACE_S), owner.drain(GRACE_S)
                 await asyncio.gather(*drained, self._tasks.join(HTTP_SERVER))
+                if self._launch.drained is not None:
+                    await self._launch.drained()
 
     async def _leave_proxy(self) -> None:
         """Answer 503 to a proxy's health checks and still take calls, so that none meets a closed port."""
-        drain_s = self._current.config.listen.drain_for(replica=self._peers is not None)
+        behind_proxy = self._peers is not None and not self._launch.worker  # workers stop together
+        drain_s = self._current.config.listen.drain_for(replica=behind_proxy)
         if drain_s:
             self._health.draining = True
             self._launch.manager.stopping()

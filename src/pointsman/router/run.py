@@ -32,7 +32,8 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
         if replicas:
             replica_dir = stack.enter_context(state_folder.replica_folder(launch.state_dir))
             launch = replace(launch, replica_dir=replica_dir)
-        listener = stack.enter_context(bind(launch.config.listen.host, launch.config.listen.port))
+        listen = launch.config.listen
+        listener = stack.enter_context(bind(listen.host, listen.port, shared=launch.worker))
         if launch.prepare(launch.config):
             launch = replace(launch, config=launch.load())
         with logged_to_file(launch.own_dir, launch.config.log) as log_file:
