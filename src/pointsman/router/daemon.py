@@ -58,6 +58,7 @@ from pointsman.router.replication import (
     counted_rates,
     find_peers,
     open_pins,
+    open_placement,
     open_server_sign_ins,
     open_shared_state,
     open_values,
@@ -315,6 +316,7 @@ class Daemon:
             in_flight=in_flight,
             state_database=database,
             sign_ins=self._server_sign_ins,
+            placement=open_placement(self._current.config, self._launch.replica_dir),
             config=lambda: self._current.config,
         )
         self._fleet = Fleet(

@@ -199,7 +199,7 @@ async def test_a_stop_lets_the_calls_of_both_workers_end(tmp_path: Path) -> None
         names = [f"last-{number}" for number in range(CONNECTIONS)]
         calls = [asyncio.ensure_future(waiting(gateway, name, released)) for name in names]
         async with asyncio.timeout(LONG_S):
-            while {tag for _, tag, _ in counted(tmp_path)} < set(names):
+            while not {*names} <= {tag for _, tag, _ in counted(tmp_path)}:
                 await asyncio.sleep(0.02)
         gateway.send_signal(signal.SIGTERM)
         await gateway.until_logged("waiting for")

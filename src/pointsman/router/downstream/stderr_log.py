@@ -176,12 +176,15 @@ class ServerLogs:
     """One bounded log per server, which outlives its children. A flood costs one small file write every half second."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._folder = state_dir / FOLDER
+        self._state_dir = state_dir
+        self._places: dict[str, Path] = {}
         self._logs: dict[str, StderrLog] = {}
         self._written: dict[str, int] = {}  # `total` of the log when its file was written
         self._warned = False
 
-    def of(self, server_id: str) -> StderrLog:
+    def of(self, server_id: str, state_dir: Path | None = None) -> StderrLog:
+        """Return the log of a server. `state_dir`: where its file is, if all workers have one for it."""
+        self._places[server_id] = state_dir or self._state_dir
         return self._logs.setdefault(server_id, StderrLog(server_id))
 
     async def run(self) -> None:
@@ -209,7 +212,7 @@ class ServerLogs:
     def _write(self, fresh: dict[str, tuple[bytes, Sequence[str]]]) -> None:
         try:
             for server_id, (data, hidden) in fresh.items():
-                _replace(log_file(self._folder.parent, server_id), mask_output(data, hidden))
+                _replace(log_file(self._places[server_id], server_id), mask_output(data, hidden))
         except OSError as error:
             if not self._warned:  # a full disk must not fill the log as well
                 logger.warning("could not write the servers' logs: %s", error.strerror)
