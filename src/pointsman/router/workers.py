@@ -57,6 +57,7 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
     summary: str = ""
     failed: str = ""  # why it ends
     drained: bool = False
+    alive: bool = False  # for the watchdog
 
 
 def serve_with_workers(launch: Launch) -> None:
@@ -117,6 +118,7 @@ class _Worker:
     due: float | None = None  # when it is started again
     ready: bool = False
     drained: bool = False
+    heard: float = 0.0  # when it last said that it is alive
     reason: str = ""  # why it ends, in its own words
 
     def tell(self, word: bytes) -> None:
@@ -139,6 +141,7 @@ class Parent:
         self._failure = ""  # why the first start failed
         self._page = ""
         self._summary = ""
+        self._watched = time.monotonic()
 
     def watch_signals(self, wakeup: int) -> None:
         self._signals = wakeup
@@ -158,8 +161,7 @@ class Parent:
                     self._listen(key.data)
             if not self._stopping:
                 self._start_due()
-                if self._manager.watchdog_s:
-                    self._manager.alive()
+                self._watch()
         if self._failure:
             raise WorkersError(self._failure)
 
@@ -173,6 +175,20 @@ class Parent:
             waits.append(self._manager.watchdog_s / 2)
         return min(waits, default=None)
 
+    def _watch(self) -> None:
+        """Say that this process is alive, and kill a worker that has not said it in the time of the watchdog."""
+        limit_s, now, before = self._manager.watchdog_s, time.monotonic(), self._watched
+        if not limit_s:
+            return
+        self._manager.alive()
+        self._watched = now
+        for worker in self._living:
+            if now - before > limit_s:  # this process was stopped itself
+                worker.heard = now
+            if worker.ready and now - worker.heard > limit_s:
+                worker.reason = f"it has not answered for {limit_s:g} s"
+                os.kill(worker.pid, signal.SIGKILL)
+
     # ------------------------------------------------------------------ start and end of a worker
 
     def _start(self, worker: _Worker) -> None:
@@ -180,7 +196,13 @@ class Parent:
         worker.ready, worker.drained, worker.reason = False, False, ""
         worker.due, worker.began = None, time.monotonic()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        worker.pid = os.fork()
+        try:
+            worker.pid = os.fork()
+        except OSError as error:  # too many processes, or no memory
+            ours.close()
+            theirs.close()
+            self._not_running(worker, f"could not be started: {error.strerror}")
+            return
         if worker.pid == 0:
             ours.close()
             self._become_worker(theirs, again=again)
@@ -227,24 +249,24 @@ class Parent:
             self._selector.unregister(worker.link)
             worker.link.close()
             worker.link = None
+        how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
+        self._not_running(worker, f"(process {pid}) {how}")
+
+    def _not_running(self, worker: _Worker, what: str) -> None:
+        """Start a worker again in a while, unless all of them stop or have not been ready yet."""
         if self._stopping:
             self._end_if_all_drained()
-            return
-        what = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
-        if not self._up:
-            self._failure = (
-                worker.reason or f"Worker {worker.number} {what} before it was ready; its log has the reason."
-            )
+        elif not self._up:
+            unsaid = f"Worker {worker.number} {what} before it was ready; the log has the reason."
+            self._failure = worker.reason or unsaid
             self._stop()
-            return
-        if time.monotonic() - worker.began >= STEADY_S:
-            worker.backoff.reset()
-        delay_s = worker.backoff.next_s()
-        worker.due = time.monotonic() + delay_s
-        reason = f": {worker.reason}" if worker.reason else ""
-        logger.warning(
-            "worker %d (process %d) %s%s; it is started again in %g s", worker.number, pid, what, reason, delay_s
-        )
+        else:
+            if time.monotonic() - worker.began >= STEADY_S:
+                worker.backoff.reset()
+            delay_s = worker.backoff.next_s()
+            worker.due = time.monotonic() + delay_s
+            reason = f": {worker.reason}" if worker.reason else ""
+            logger.warning("worker %d %s%s; it is started again in %g s", worker.number, what, reason, delay_s)
 
     # ------------------------------------------------------------------ what workers say
 
@@ -261,6 +283,8 @@ class Parent:
     def _handle(self, worker: _Worker, told: Told) -> None:
         worker.reason = told.failed or worker.reason
         self._page = self._page or told.page
+        if told.alive or told.ready:
+            worker.heard = time.monotonic()
         if told.ready:
             worker.ready = True
             self._announce(told.ready)
@@ -374,10 +398,21 @@ async def _serve(launch: Launch, link: socket.socket) -> None:
         summary=lambda line: _tell(link, Told(summary=line[:_MOST_CHARS])),
         page=(lambda url: _tell(link, Told(page=url))) if launch.page is not None else None,
         prepare=lambda config: False,
-        manager=ServiceManager(),
+        manager=_Watched(link, launch.manager.watchdog_s),
         drained=drained,
     )
     await serve(own, stop)
+
+
+class _Watched(ServiceManager):
+    """What a worker has instead of the service manager: it says to the parent that it is alive."""
+
+    def __init__(self, link: socket.socket, watchdog_s: float) -> None:
+        super().__init__("", watchdog_s)
+        self._link = link
+
+    def alive(self) -> None:
+        _tell(self._link, Told(alive=True))
 
 
 def _tell(link: socket.socket, told: Told) -> None:

@@ -8,8 +8,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +179,7 @@ async def test_a_killed_worker_is_started_again_and_loses_only_what_was_in_fligh
         assert [tag for tag in loaded.done if outcomes[tag] != "ok"] == []
         assert {outcomes[tag] for tag in loaded.lost if tag in outcomes} <= {"interrupted", "ok"}
         assert [tag for tag in loaded.lost if tag in began and tag not in outcomes] == []
-        assert f"worker 1 (process {before[0]})" in cluster.gateways[0].stderr.replace("worker 2", "worker 1")
+        assert f"(process {before[0]}) was ended by SIGKILL; it is started again" in cluster.gateways[0].stderr
 
 
 async def _settled_outcomes(cluster: Cluster) -> dict[str, str]:
@@ -244,6 +244,41 @@ async def test_a_port_that_another_program_shares_is_named(tmp_path: Path) -> No
         port = other.getsockname()[1]
         said = await _refused(tmp_path, {"workers": 2}, "--port", str(port))
         assert f"Port {port} on 127.0.0.1 is taken by another program" in said
+
+
+async def test_a_first_start_that_fails_ends_all_workers_with_the_reason(tmp_path: Path) -> None:
+    places = tmp_path / "state" / "replicas"
+    places.mkdir(parents=True)
+    (places / "1").write_text("")  # where the first worker wants a folder
+    said = await _refused(tmp_path, {"workers": 2})
+    assert f"Could not use the state folder {places / '1'}" in said
+    assert "Traceback" not in said
+
+
+async def test_the_parent_tells_the_service_manager_and_kills_a_worker_that_hangs(tmp_path: Path) -> None:
+    address = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(address))
+        manager.setblocking(False)
+        env = {"NOTIFY_SOCKET": str(address), "WATCHDOG_USEC": "2000000"}
+        async with gateway_process(tmp_path, {"workers": 2}, token=TOKEN, env=env) as gateway:
+            told = b"".join(_received(manager))
+            assert told.count(b"READY=1") == 1
+            assert b"MAINPID=%d\n" % gateway.pid in told
+            cluster = Cluster([gateway], None, None, None, tmp_path, tmp_path, 0, {})  # type: ignore[arg-type]
+            hung = (await processes_of(cluster))[0]
+            os.kill(hung, signal.SIGSTOP)
+            await gateway.until_logged(f"(process {hung}) was ended by SIGKILL: it has not answered for 2 s")
+            async with asyncio.timeout(LONG_S):
+                while len(await processes_of(cluster)) < 2:
+                    await asyncio.sleep(0.1)
+            assert b"WATCHDOG=1" in b"".join(_received(manager))
+
+
+def _received(manager: socket.socket) -> Iterator[bytes]:
+    with suppress(BlockingIOError):
+        while True:
+            yield manager.recv(4096) + b"\n"
 
 
 async def test_a_second_gateway_on_the_folder_is_refused(two: Cluster, tmp_path: Path) -> None:
