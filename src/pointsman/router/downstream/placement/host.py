@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Coroutine
 from contextlib import suppress
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -61,11 +60,11 @@ class HostedConnection:
     def introduction(self) -> Introduction:
         return self._connection.result().introduction
 
-    def request(self, call: Call) -> Coroutine[Any, Any, Json]:
+    async def request(self, call: Call) -> Json:
         """As `Connection.request`, for a call that this worker took."""
         if call.method in _COMMON:
-            return self._request_common(call, None)
-        return self._connection.result().request(call)
+            return await self._request_common(call, None)
+        return await self._connection.result().request(call)
 
     async def ended(self) -> str:
         return await self._connection.result().ended()
@@ -124,11 +123,13 @@ class HostedConnection:
             link.end()
             self._tasks.spawn(self._unsubscribe_all(link))
 
-    def request_for(self, call: Call, link: Link) -> Coroutine[Any, Any, Json]:
-        """As `request`, for a call that another worker took. Raises CallNotSentError."""
+    async def request_for(self, call: Call, link: Link) -> Json:
+        """As `request`, for a call that another worker took."""
         if self._closing:
             raise CallNotSentError(_ENDED)
-        return self._request_common(call, link) if call.method in _COMMON else self._connection.result().request(call)
+        if call.method in _COMMON:
+            return await self._request_common(call, link)
+        return await self._connection.result().request(call)
 
     def capabilities_of(self, session: str, declared: Json) -> Json:
         """The object that stands for a session; each modern request has its own."""
