@@ -115,6 +115,38 @@ async def test_the_owner_s_commands_concern_the_one_process(two: Cluster) -> Non
     assert len({(await count(gateway))[0] for _ in range(CONNECTIONS)}) == 1
 
 
+async def test_an_entry_that_changes_changes_the_process_of_all_workers(two: Cluster) -> None:
+    gateway, entries = two.gateways[0], two.settings["servers"]
+    (before, _) = await count(gateway)
+    changed = {**entries, "counter": {**entries["counter"], "env": {"CHANGED": "1"}}}
+    gateway.write_config({**two.settings, "servers": changed})
+    found = {before}
+    async with asyncio.timeout(LONG_S):
+        while before in found or len(found) > 1:
+            found = {(await count(gateway))[0] for _ in range(CONNECTIONS)}
+
+
+async def test_a_worker_that_is_told_to_stop_lets_the_calls_of_others_end(tmp_path: Path) -> None:
+    """And its parent starts it again."""
+    async with workers(tmp_path, servers={"counter": counter(tmp_path)}) as cluster:
+        gateway, released = cluster.gateways[0], tmp_path / "released"
+        (server, _) = await count(gateway)
+        owner = await _worker_of(server, cluster)
+        names = [f"last-{number}" for number in range(CONNECTIONS)]
+        calls = [asyncio.ensure_future(waiting(gateway, name, released)) for name in names]
+        await _until_counted(tmp_path, names)
+        os.kill(owner, signal.SIGTERM)
+        await gateway.until_logged("waiting for")
+        released.touch()
+        assert {text.split()[0] for text in await asyncio.gather(*calls)} == {str(server)}
+        async with asyncio.timeout(LONG_S):
+            while len(pids := await processes_of(cluster)) < 2 or owner in pids:
+                await asyncio.sleep(0.1)
+        found = {(await count(gateway))[0] for _ in range(CONNECTIONS)}
+        assert len(found) == 1
+        assert server not in found
+
+
 async def test_the_server_moves_when_its_worker_is_killed(tmp_path: Path) -> None:
     entries = {"counter": counter(tmp_path)}
     async with workers(tmp_path, servers=entries, audit={"arguments": True}) as cluster:

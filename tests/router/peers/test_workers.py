@@ -53,6 +53,9 @@ async def workers(folder: Path, **config: Any) -> AsyncIterator[Cluster]:
         settings = {"workers": 2, "servers": entries | config.pop("servers", {}), **config}
         async with gateway_process(folder, settings, token=TOKEN) as gateway:
             port = int(gateway.base_url.rpartition(":")[2])
+            async with asyncio.timeout(LONG_S):
+                while any(gateway.stderr.count(f"server {one} is running") < 2 for one in settings["servers"]):
+                    await asyncio.sleep(0.02)
             yield Cluster([gateway], legacy, modern, news, trace, folder, port, settings)
 
 

@@ -52,10 +52,11 @@ class Placement:
 
         async def open_connection(on_notification: OnNotification) -> Connection:
             """The supervisor limits the time. Raises ConnectionLostError."""
-            if not self._is_meant_for(server_id):
-                await asyncio.sleep(PRECEDENCE_S)
+            first = self._is_meant_for(server_id) or server_id in self._held
+            now = asyncio.get_running_loop().time
+            patient_until = now() + (0 if first else PRECEDENCE_S)
             while True:
-                lock = self._lock(server_id)
+                lock = self._lock(server_id) if now() >= patient_until else None
                 if lock is not None:
                     return await lock.host(connect, on_notification, most_bytes)
                 try:
