@@ -71,7 +71,8 @@ class Listen(Part):
     headers of a request."""
     drain_s: DrainSeconds | None = None
     """How long a gateway that was told to stop still takes calls while `/health` answers 503, so that a proxy sends the
-    next ones elsewhere before the port closes. By default 5 for a replica, else 0. A second signal ends it at once."""
+    next ones elsewhere before the port closes. By default 5 for a replica, 0 for workers and for one gateway. A second
+    signal ends it at once."""
 
     def drain_for(self, *, replica: bool) -> float:
         """The seconds that apply to a gateway that is a replica, or to one of its own."""

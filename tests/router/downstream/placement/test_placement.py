@@ -27,6 +27,7 @@ from pointsman.router.downstream.connection import (
 )
 from pointsman.router.downstream.placement import placement as module
 from pointsman.router.downstream.placement.placement import Placement
+from pointsman.router.downstream.stderr_log import ServerLogs, log_file
 from pointsman.router.downstream.stdio.child import Command, SystemProcesses
 from pointsman.router.downstream.stdio.connection import connect_stdio
 from pointsman.router.downstream.talk.decoding import RAW_BYTES
@@ -38,9 +39,9 @@ LONG_S = 30.0
 ABLE: Json = {"elicitation": {"form": {}}}
 
 
-def library(folder: Path) -> Command:
-    trace = str(folder / "trace")
-    return Command((sys.executable, "-I", "-S", str(FOLDER / "library.py"), "--trace", trace))
+def library(folder: Path, era: str = "legacy") -> Command:
+    options = ("--era", era, "--trace", str(folder / "trace"))
+    return Command((sys.executable, "-I", "-S", str(FOLDER / "library.py"), *options))
 
 
 @dataclass
@@ -57,7 +58,7 @@ class Worker:
                 return await connect_stdio(
                     command,
                     starter=SystemProcesses(None, SHORT_GRACE),
-                    era="legacy",
+                    era="auto",
                     limits=limits or Limits(),
                     on_notification=on_notification,
                 )
@@ -267,6 +268,23 @@ async def test_a_worker_that_ends_leaves_no_subscription_behind(tmp_path: Path) 
                 await asyncio.sleep(0.01)
 
 
+async def test_each_worker_hears_what_it_listens_for_at_a_modern_server(tmp_path: Path) -> None:
+    """Each has a request of its own, and a notification names the request that it belongs to."""
+    acknowledged, changed = "notifications/subscriptions/acknowledged", "notifications/tools/list_changed"
+    wanted = {"notifications": {"toolsListChanged": True}}
+    async with workers(tmp_path, library(tmp_path, "modern")) as (one, other):
+        listening = []
+        for worker in (one, other):  # this server knows only the newest
+            listening.append(asyncio.ensure_future(worker.connection.request(Call("subscriptions/listen", wanted))))
+            await worker.until_heard(acknowledged)
+        await one.connection.request(tool_call("add_tool"))
+        await other.until_heard(changed)
+        assert [method for method, _ in one.heard] == [acknowledged]
+        assert [method for method, _ in other.heard] == [acknowledged, changed]
+        for request in listening:
+            request.cancel()
+
+
 async def test_the_lowest_log_level_of_all_workers_counts(tmp_path: Path) -> None:
     async with workers(tmp_path, library(tmp_path)) as (one, other):
         await other.connection.request(Call("logging/setLevel", {"level": "debug"}))
@@ -340,6 +358,18 @@ async def test_strangers_and_malformed_frames_end_a_connection_only(tmp_path: Pa
                 assert b"hello" in await reader.read()
             writer.close()
         assert await pid_of(one) == await pid_of(other)
+
+
+async def test_the_log_of_such_a_server_is_in_the_folder_of_all_workers(tmp_path: Path) -> None:
+    own = tmp_path / "replicas" / "1"
+    own.mkdir(parents=True)
+    logs = ServerLogs(own)
+    logs.place("shared", tmp_path)
+    logs.of("shared").feed(b"of all\n")
+    logs.of("own").feed(b"of one\n")
+    await logs.flush()
+    assert log_file(tmp_path, "shared").read_bytes() == b"of all\n"
+    assert log_file(own, "own").read_bytes() == b"of one\n"
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ class Connectors(Struct, frozen=True):
         record, answers = self.memory.of(server_id, server), self.in_flight.answers()
         if server.url is None:
             placement = self.placement if self.placement is not None and self.placement.applies(server) else None
-            command = self.command_of(server_id, server)
-            stderr = self.logs.of(server_id, self.state_folder if placement is not None else None)
+            command, stderr = self.command_of(server_id, server), self.logs.of(server_id)
+            self.logs.place(server_id, self.state_folder if placement is not None else None)
             stderr.hidden = hidden_values(server, self.environ, self.state_database if server.bundled else None)
             connect = self._stdio(command, server, limits, stderr, record, answers, apps)
             return connect if placement is None else placement.shared(server_id, connect, limits)
