@@ -96,8 +96,8 @@ def _signals(parent: Parent) -> Iterator[None]:
     """Wake the parent at each signal that it handles."""
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     parent.watch_signals(read)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)  # before the handlers, which forget what comes
     before = {number: signal.signal(number, lambda *_: None) for number in _HANDLED}
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     try:
         yield
     finally:
@@ -152,7 +152,8 @@ class Parent:
         gc.collect()
         gc.freeze()  # a collection in a worker would copy the pages that all of them share
         for worker in self._workers:
-            self._start(worker)
+            if not self._stopping:  # the one before could not be started
+                self._start(worker)
         while self._living or not self._stopping:
             for key, _ in self._selector.select(self._patience_s()):
                 if key.fd == self._signals:
