@@ -60,7 +60,9 @@ async def count(gateway: GatewayProcess, server: str = "counter", era: Era = "mo
     """Process and number of a call on a connection of its own."""
     async with spread(gateway, era) as one:
         result = await one.result("tools/call", execute(f"{server}:count", "x"))
-        pid, number = result["content"][0]["text"].split()
+        text = result["content"][0]["text"]
+        assert "isError" not in result, text
+        pid, number = text.split()
         return int(pid), int(number)
 
 

@@ -119,10 +119,10 @@ class _Lock:
         hosted = _Hosted(self, on_notification, most_bytes)
         try:
             await hosted.listen(_listen(self._path))
-            if self._newest is not None:
-                self._newest.stop_listening("it was replaced by a new connection")
-            self._newest = hosted
+            previous, self._newest = self._newest, hosted
             hosted.attach(await connect(hosted.notified))
+            if previous is not None:  # it has served until now
+                previous.stop_listening("it was replaced by a new connection")
         except SocketPathError as error:
             await hosted.close()
             raise ConnectionLostError(str(error)) from None
