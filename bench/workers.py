@@ -23,9 +23,9 @@ HEAD = ("server", "workers", "calls/s", "CPU ms", "p50 ms", "p99 ms", "load CPU 
 async def workers(*, seconds: float = SECONDS, rounds: int = ROUNDS, counts: Sequence[int] = WORKERS) -> None:
     """Print one row for each server and number of workers, and what two workers gain."""
     print(
-        f"Workers: {CONNECTIONS} connections of modern clients on {os.cpu_count()} cores, shared with the load and the"
+        f"Workers: {CONNECTIONS} connections of modern clients. Load and servers use the {os.cpu_count()} cores, too."
     )
-    print(f"and servers. CPU of all processes of the gateway for a call. {rounds} rounds in turn, medians.\n")
+    print(f"CPU of all processes of the gateway for a call. Medians of {rounds} rounds, in turn.\n")
     async with AsyncExitStack() as stack:
         downstream = await stack.enter_async_context(http_servers(1, 0))
         entries = http_entries(downstream.urls) | {
