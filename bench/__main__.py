@@ -15,11 +15,14 @@ from bench.search import search
 from bench.service import service
 from bench.start import start
 from bench.trace import trace
+from bench.workers import workers
 
 
 async def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores. Compare figures of one run only.\n")
     await calls()
+    print()
+    await workers()
     print()
     await growth()
     await discovery()

@@ -82,6 +82,20 @@ def test_a_database_needs_keys_and_the_error_has_the_line_to_write(monkeypatch: 
     assert apply_overrides(given, read_settings()).state.database is not None
 
 
+def test_workers_are_refused_with_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POINTSMAN_DATABASE", "postgresql://me@db.example/x")
+    monkeypatch.setenv("POINTSMAN_REQUEST_KEY", "k" * 32)
+    assert apply_overrides(GatewayConfig(workers=1), read_settings()).workers == 1
+    with pytest.raises(ConfigError, match=r"workers: must be 1 with `state\.database`"):
+        apply_overrides(GatewayConfig(workers=2), read_settings())
+
+
+@pytest.mark.parametrize("count", [0, 65, -1])
+def test_the_number_of_workers_has_bounds(count: int) -> None:
+    with pytest.raises(ConfigError, match="workers"):
+        parse(f"workers: {count}", "f.yaml", {})
+
+
 def test_a_wrong_address_in_the_environment_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POINTSMAN_DATABASE", "postgresql://me:hunter2%zz@db.example/x")
     with pytest.raises(ConfigError, match=r"POINTSMAN_DATABASE: is not an address of PostgreSQL") as failure:

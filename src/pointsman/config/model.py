@@ -44,6 +44,7 @@ SEARCH_API_PORT = 3283
 ANY = "*"  # in a token's `projects` and `servers`: all of them
 RESERVED_SERVER_ID = "pointsman"  # of the gateway's own tools
 REPLICA_DRAIN_S = 5.0  # the default of `drain_s`: two checks of a proxy that asks every two seconds
+MAX_WORKERS = 64
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 Strategy = Literal["bm25", "cloud"]
@@ -70,7 +71,8 @@ class Listen(Part):
     headers of a request."""
     drain_s: DrainSeconds | None = None
     """How long a gateway that was told to stop still takes calls while `/health` answers 503, so that a proxy sends the
-    next ones elsewhere before the port closes. By default 5 for a replica, else 0. A second signal ends it at once."""
+    next ones elsewhere before the port closes. By default 5 for a replica, 0 for workers and for one gateway. A second
+    signal ends it at once."""
 
     def drain_for(self, *, replica: bool) -> float:
         """The seconds that apply to a gateway that is a replica, or to one of its own."""
@@ -337,6 +339,9 @@ class GatewayConfig(Part):
 
     listen: Listen = Listen()
     """[The address of the gateway](#listen), and who may call it."""
+    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 1
+    """Processes that serve the port together, each on a core of its own
+    ([workers](../guide/replicas.md#workers)); on Linux, and not with `state.database`."""
     servers: Mapping[Id, Server] = {}
     """[The servers](#serversid) behind the gateway."""
     projects: Mapping[Id, Project] = {}

@@ -166,6 +166,10 @@ class Server(Part):
     isolation: Literal["shared", "per-caller"] = "shared"
     """`per-caller`: each caller (token and project) gets its own connection for calls and subscriptions
     ([details](../concepts/questions.md#a-connection-for-each-caller)); lists use one shared connection."""
+    placement: Literal["one", "each"] | None = None
+    """`command` and `bundled` only, with [workers](../guide/replicas.md#servers-of-workers) or `state.replicas`. `one`:
+    one process for all of them, which may keep something in memory; `each`: one for each. By default `one` for a
+    `command` with `workers`, else `each`."""
     prefix: Prefix | None = None
     """Prefix for the names of its prompts and, with `exposure: flat`, of its tools; by default `<id>__`. `""`: no
     prefix, and its resource URIs stay unchanged, except for `ui://` ([apps](../guide/clients.md#apps)); if two
@@ -222,6 +226,8 @@ class Server(Part):
         if self.oauth is not None and self.url is not None:
             _check_oauth(self.url, self.headers)
         self._check_credentials()
+        if self.placement == "one" and self.isolation == "per-caller":
+            raise ValueError("`placement: one` needs `isolation: shared`: with `per-caller`, each worker has its own")
         named = self.store_variable if self.bundled else ""
         if named and not is_database_address(named) and not Path(named).is_absolute():
             raise ValueError(f"`env.{SEARCH_DB_PATH}` must be absolute; use `db` for a path relative to this file")
@@ -287,6 +293,7 @@ _ALLOWED_WITH = {
     "headers": ("url",),
     "oauth": ("url",),
     "caller_headers": ("url",),
+    "placement": ("command", "bundled"),
     "db": ("bundled",),
     "roots": ("bundled",),
 }

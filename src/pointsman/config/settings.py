@@ -73,7 +73,7 @@ def apply_overrides(
 ) -> GatewayConfig:
     """The effective configuration: command-line options override the environment, which overrides the file.
 
-    Raises ConfigError: it has a database, and no keys that several gateways could share.
+    Raises ConfigError: it has a database, and no keys that several gateways could share, or several workers.
     """
     listen = config.listen.model_copy(
         update=_given(host=_first(host, settings.host), port=_first(port, settings.port)),
@@ -84,6 +84,8 @@ def apply_overrides(
     state = config.state.model_copy(update=_given(database=settings.database, request_keys=keys))
     if state.database is not None and not state.request_keys:
         raise ConfigError([_missing_keys()])
+    if state.database is not None and config.workers > 1:
+        raise ConfigError([ConfigProblem("configuration", None, None, "workers", _NO_WORKERS)])
     page = config.page.model_copy(update=_given(public=settings.page_public))
     log = config.log.model_copy(update=_given(format=settings.log_format))
     return config.model_copy(update={"listen": listen, "state": state, "page": page, "log": log})
@@ -98,6 +100,12 @@ def apply_search_api_overrides(
     own = own.model_copy(update={"listen": own.listen.model_copy(update=given)})
     log = config.log.model_copy(update=_given(format=settings.log_format))
     return config.model_copy(update={"search_api": own, "log": log})
+
+
+_NO_WORKERS = (
+    "must be 1 with `state.database`: gateways on a database reach one another by their ports, and workers have one "
+    "port together. Start a gateway for each port instead"
+)
 
 
 def _missing_keys() -> ConfigProblem:

@@ -1,4 +1,4 @@
-"""The daemon: builds its parts, serves until it is stopped, and closes them in reverse order."""
+"""The daemon: builds its parts, serves until it is stopped, and closes them in reverse order. `run.py` runs it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import os
 import socket
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache
 
-from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from pointsman import __version__
@@ -59,6 +58,7 @@ from pointsman.router.replication import (
     counted_rates,
     find_peers,
     open_pins,
+    open_placement,
     open_server_sign_ins,
     open_shared_state,
     open_values,
@@ -69,12 +69,12 @@ from pointsman.router.search import Search
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
-from pointsman.router.serving.log_file import LogFile, logged_to_file
+from pointsman.router.serving.log_file import LogFile
 from pointsman.router.serving.reload import Reloader, log_advice
 from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.shares import TokenShares
-from pointsman.router.serving.socket import HttpServer, bind, url_of
-from pointsman.router.serving.tasks import DaemonError, TaskSet
+from pointsman.router.serving.socket import HttpServer, url_of
+from pointsman.router.serving.tasks import TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -82,48 +82,6 @@ HTTP_SERVER = "HTTP server"
 GRACE_S = 8.0  # for calls under way when the daemon is stopped
 GRACEFUL_S = int(GRACE_S) + 1  # with the time for connections to close
 FIRST_LISTS_S = 10.0  # before the summary names the servers that are missing
-
-
-async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
-    """Serve until SIGTERM or SIGINT, or until `stop` is set by a caller that handles the signals itself.
-
-    Raises:
-        StateFolderError: another daemon uses the state folder, it cannot be written, or it is a replica's.
-        ListenError: could not bind the address.
-        ConfigError: the configuration that `prepare` has written is invalid.
-        DaemonError: an essential task ended.
-    """
-    process.return_large_blocks()
-    replicas = launch.config.state.replicas
-    with ExitStack() as stack:
-        state_folder.refuse_replica_folder(launch.state_dir)
-        stack.enter_context(state_folder.locked(launch.state_dir, shared=replicas))
-        if replicas:
-            replica_dir = stack.enter_context(state_folder.replica_folder(launch.state_dir))
-            launch = replace(launch, replica_dir=replica_dir)
-        listener = stack.enter_context(bind(launch.config.listen.host, launch.config.listen.port))
-        if launch.prepare(launch.config):
-            launch = replace(launch, config=launch.load())
-        with logged_to_file(launch.own_dir, launch.config.log) as log_file:
-            daemon = Daemon(launch, listener, log_file)
-            try:
-                await daemon.start()
-                await _serve(daemon, stop)
-            except (state_folder.StateFolderError, DaemonError) as error:
-                log_file.say(str(error))
-                raise
-            finally:
-                await daemon.stop()
-                log_file.say("pointsman has ended")
-
-
-async def _serve(daemon: Daemon, stop: asyncio.Event | None) -> None:
-    if stop is not None:
-        await daemon.serve(stop)
-        return
-    stop = asyncio.Event()
-    with process.stop_on_signals(stop):
-        await daemon.serve(stop)
 
 
 class Daemon:
@@ -251,7 +209,8 @@ class Daemon:
         async with AsyncExitStack() as stack:
             stack.enter_context(process.reload_on_sighup(self._reloader.request))
             owner = await stack.enter_async_context(owner_channel(self._launch.own_dir, operations))
-            stack.enter_context(state_folder.announced(self._launch.own_dir, url, self._launch.config_path))
+            pid = os.getppid() if self._launch.worker else None  # the one to signal
+            stack.enter_context(state_folder.announced(self._launch.own_dir, url, self._launch.config_path, pid))
             await stack.enter_async_context(self.background())
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
             try:
@@ -272,10 +231,13 @@ class Daemon:
                 # The HTTP server may end before the calls: those of clients that have gone away.
                 drained = self._front.drain(GRACE_S), owner.drain(GRACE_S)
                 await asyncio.gather(*drained, self._tasks.join(HTTP_SERVER))
+                if self._launch.drained is not None:
+                    await self._launch.drained()
 
     async def _leave_proxy(self) -> None:
         """Answer 503 to a proxy's health checks and still take calls, so that none meets a closed port."""
-        drain_s = self._current.config.listen.drain_for(replica=self._peers is not None)
+        behind_proxy = self._peers is not None and not self._launch.worker  # workers stop together
+        drain_s = self._current.config.listen.drain_for(replica=behind_proxy)
         if drain_s:
             self._health.draining = True
             self._launch.manager.stopping()
@@ -353,6 +315,7 @@ class Daemon:
             in_flight=in_flight,
             state_database=database,
             sign_ins=self._server_sign_ins,
+            placement=open_placement(self._current.config, self._launch.replica_dir),
             config=lambda: self._current.config,
         )
         self._fleet = Fleet(

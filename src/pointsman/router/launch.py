@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -30,6 +30,9 @@ class Launch(Struct, frozen=True):
     stderr: LogLines | None = None  # the format of the log there, if this process logs there
     replica_dir: Path | None = None  # of this replica, below `state_dir`, which it then shares; set by `serve`
     read_secrets_again: Callable[[], None] = lambda: None  # lets the next `load` ask commands and keyrings again
+
+    worker: bool = False  # one of several on this port, started by `workers.py`
+    drained: Callable[[], Awaitable[None]] | None = None  # waits until all workers have drained; then servers may end
 
     @property
     def own_dir(self) -> Path:

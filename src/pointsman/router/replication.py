@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pointsman.router.audit.log import AuditLog
     from pointsman.router.auth.server.server import AuthorizationServer
     from pointsman.router.downstream.oauth.service import ServerSignIns
+    from pointsman.router.downstream.placement.placement import Placement
     from pointsman.router.downstream.server.server import DownstreamServer
     from pointsman.router.peers.peers import Peers
     from pointsman.router.shared_state import SharedState
@@ -138,6 +139,15 @@ async def authorization_server(
     finally:
         await tasks.cancel("grants")
         await asyncio.to_thread(values.close)
+
+
+def open_placement(config: GatewayConfig, replica_dir: Path | None) -> Placement | None:
+    """Return what lets one replica on a state folder run a server for all; None: there is only one."""
+    if replica_dir is None:
+        return None
+    from pointsman.router.downstream.placement.placement import Placement
+
+    return Placement(replica_dir, config.workers)
 
 
 def find_peers(

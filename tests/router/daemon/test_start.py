@@ -36,7 +36,7 @@ from pathlib import Path
 
 import pointsman.router.cli.run.serve
 from pointsman.config.loader import load
-from pointsman.router.daemon import serve
+from pointsman.router.run import serve
 from pointsman.router.launch import Launch
 
 async def main(folder):

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx2
 
 from pointsman.config.loader import load
-from pointsman.router.daemon import serve
 from pointsman.router.launch import Launch
+from pointsman.router.run import serve
 from tests.router.page.owner import csrf_of, hidden_fields, small_config
 
 

@@ -21,6 +21,7 @@ from pointsman.router.serving.state_folder import (
     locked,
     replica_folder,
     replica_folders,
+    workers_folder,
 )
 
 CONFIG = Path("/etc/pointsman.yaml")
@@ -99,6 +100,22 @@ def test_replicas_share_a_folder_and_keep_a_gateway_of_its_own_out(tmp_path: Pat
         pytest.raises(StateFolderError, match=r"`state.replicas: true` in the configuration of both"),
         locked(tmp_path, shared=True),
     ):
+        pass
+
+
+def test_workers_share_a_folder_under_one_parent(tmp_path: Path) -> None:
+    with workers_folder(tmp_path), locked(tmp_path, shared=True), replica_folder(tmp_path) as own:
+        with announced(own, "http://127.0.0.1:1/mcp", CONFIG, os.getppid()):
+            assert find_running(tmp_path) == RunningGateway("http://127.0.0.1:1/mcp", os.getppid(), str(CONFIG))
+            with (
+                pytest.raises(StateFolderError, match=rf"\(process {os.getppid()}\) .* --state-dir\.$"),
+                workers_folder(tmp_path),
+            ):
+                pass
+        assert replica_folders(tmp_path) == [own]
+        with pytest.raises(StateFolderError, match="already uses"), locked(tmp_path):
+            pass
+    with workers_folder(tmp_path):
         pass
 
 

@@ -81,7 +81,7 @@ class GatewayLocator:
         return _EmbeddedGateway(asyncio.get_running_loop().create_task(self._serve(launch)), ready, secret)
 
     async def _serve(self, launch: Launch) -> None:
-        from pointsman.router.daemon import serve  # deferred: a bridge to a running daemon does not need it
+        from pointsman.router.run import serve  # deferred: a bridge to a running daemon does not need it
 
         await serve(launch, self._stop)
         self.ended.set()

@@ -176,13 +176,18 @@ class ServerLogs:
     """One bounded log per server, which outlives its children. A flood costs one small file write every half second."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._folder = state_dir / FOLDER
+        self._state_dir = state_dir
+        self._places: dict[str, Path] = {}
         self._logs: dict[str, StderrLog] = {}
         self._written: dict[str, int] = {}  # `total` of the log when its file was written
         self._warned = False
 
     def of(self, server_id: str) -> StderrLog:
         return self._logs.setdefault(server_id, StderrLog(server_id))
+
+    def place(self, server_id: str, state_dir: Path | None) -> None:
+        """Write the file of a server to another state folder: that of all workers; None: to our own."""
+        self._places[server_id] = state_dir or self._state_dir
 
     async def run(self) -> None:
         """Write new output to the files until cancelled, and once more then."""
@@ -209,7 +214,7 @@ class ServerLogs:
     def _write(self, fresh: dict[str, tuple[bytes, Sequence[str]]]) -> None:
         try:
             for server_id, (data, hidden) in fresh.items():
-                _replace(log_file(self._folder.parent, server_id), mask_output(data, hidden))
+                _replace(log_file(self._places.get(server_id, self._state_dir), server_id), mask_output(data, hidden))
         except OSError as error:
             if not self._warned:  # a full disk must not fill the log as well
                 logger.warning("could not write the servers' logs: %s", error.strerror)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pointsman.core import wire
 from pointsman.core.model import Json
-from pointsman.router.owner.socket_file import FILE, MAX_REQUEST_BYTES, is_own, listen
-from pointsman.router.serving.unix_address import SocketPathError
+from pointsman.router.owner.socket_file import FILE, MAX_REQUEST_BYTES, listen
+from pointsman.router.serving.unix_address import SocketPathError, is_own
 
 logger = logging.getLogger(__name__)
 

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pointsman.router.serving.unix_address import reachable
+from pointsman.router.serving.unix_address import is_own, reachable
 
 FILE = "owner.sock"
 REPLICAS = "replicas"  # as in `state_folder.py`, which takes longer to import
 MAX_REQUEST_BYTES = 1 << 20
 BACKLOG = 16
-_LOCAL_PEERCRED = 1  # of macOS and the BSDs, at level 0: struct xucred begins with a version and the uid
 
 
 def listen(folder: Path) -> socket.socket:
@@ -91,18 +88,3 @@ def _connect(folder: Path, timeout_s: float) -> socket.socket:
         return connection
     connection.close()
     raise PermissionError(f"{folder / FILE} is served by another user")
-
-
-def is_own(connection: socket.socket) -> bool:
-    """Whether the process at the other end runs as the same user as this one."""
-    return peer_uid(connection) == os.geteuid()
-
-
-def peer_uid(connection: socket.socket) -> int:
-    if sys.platform == "linux":
-        size = struct.calcsize("3i")
-        _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    else:
-        _, uid = struct.unpack("2I", connection.getsockopt(0, _LOCAL_PEERCRED, 76)[:8])
-    assert isinstance(uid, int)
-    return uid

@@ -287,6 +287,7 @@ def needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
         "listen.port": old.listen.port != new.listen.port,
         "state": old.state != new.state,
         "telemetry": old.telemetry != new.telemetry,
+        "workers": old.workers != new.workers,
     }
     return [key for key, changed in changes.items() if changed]
 

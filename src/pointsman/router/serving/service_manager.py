@@ -60,8 +60,12 @@ class ServiceManager:
     async def keep_alive(self) -> None:
         """Say that the event loop runs, twice as often as the watchdog expects it."""
         while self.watchdog_s:
-            self._send("WATCHDOG=1")
+            self.alive()
             await asyncio.sleep(self.watchdog_s / 2)
+
+    def alive(self) -> None:
+        """For the watchdog."""
+        self._send("WATCHDOG=1")
 
     def _send(self, *assignments: str) -> None:
         if not self._address:

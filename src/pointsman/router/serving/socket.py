@@ -19,24 +19,31 @@ class ListenError(Exception):
     """Could not bind the address. `str(error)` is shown to the operator."""
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Raises ListenError."""
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """Return a listening socket. `shared`: with other workers, between which the kernel divides the connections.
+
+    Raises:
+        ListenError
+    """
+    listener = _bound(host, port, shared=shared)
     try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, proto)
-    except OSError as error:
-        raise ListenError(f"Could not listen on `{host}`: {error.strerror or error}. Set `listen.host`.") from error
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
         listener.listen(1024)
     except OSError as error:
         listener.close()
         raise ListenError(_reason(host, port, error)) from error
     listener.setblocking(False)
     return listener
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """Return a socket that holds an address for workers, and does not listen. Port 0 becomes a free one.
+
+    Raises:
+        ListenError: also if another program listens there and would share it: its listener is tried for first.
+    """
+    with bind(host, port) as alone:
+        port = alone.getsockname()[1]
+    return _bound(host, port, shared=True)
 
 
 def url_of(listener: socket.socket) -> str:
@@ -95,6 +102,26 @@ class HttpServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _bound(host: str, port: int, *, shared: bool) -> socket.socket:
+    """Raises ListenError."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise ListenError(f"Could not listen on `{host}`: {error.strerror or error}. Set `listen.host`.") from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise ListenError(_reason(host, port, error)) from error
+    return bound
 
 
 _CHOICE = "start with --port N, or with the variable POINTSMAN_PORT, as in `POINTSMAN_PORT=3290 make run`"

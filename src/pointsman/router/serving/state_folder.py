@@ -18,6 +18,7 @@ import msgspec
 NOTE = "gateway.json"
 LOCK = "gateway.lock"
 REPLICAS = "replicas"
+WORKERS = "workers"  # in `replicas`: locked by the process that starts workers
 MAX_REPLICAS = 64
 _LOCK_ATTEMPTS = 10_000  # some milliseconds
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -49,11 +50,23 @@ def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
         ) from error
     try:
         if not (_try_share(handle) if shared else _try_lock(handle)):
-            raise StateFolderError(_in_use(folder, shared=shared))
+            raise StateFolderError(_in_use(folder, _how_to_share(folder, shared=shared)))
         _check_space(handle, folder)
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def workers_folder(folder: Path) -> Iterator[None]:
+    """Hold the state folder for the parent of workers, which share it with one another. Raises StateFolderError."""
+    refuse_replica_folder(folder)
+    with locked(folder, shared=True):
+        own = folder / REPLICAS / WORKERS
+        if own.is_dir() and is_held(own):
+            raise StateFolderError(_in_use(folder))
+        with locked(own):
+            yield
 
 
 @contextmanager
@@ -124,15 +137,15 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def announced(folder: Path, url: str, configuration: Path) -> Iterator[None]:
-    """Publish our URL and configuration file while we listen. Requires the lock of the folder.
+def announced(folder: Path, url: str, configuration: Path, pid: int | None = None) -> Iterator[None]:
+    """Publish our URL, configuration file and process, or its parent, while we listen. Requires the lock of the folder.
 
     Raises:
         StateFolderError: could not write to the folder.
     """
     note = folder / NOTE
     try:
-        _write_note(note, RunningGateway(url, os.getpid(), str(configuration.absolute())))
+        _write_note(note, RunningGateway(url, pid or os.getpid(), str(configuration.absolute())))
     except OSError as error:
         raise unwritable(folder, error) from error
     try:
@@ -207,15 +220,18 @@ def _read_note(folder: Path) -> RunningGateway | None:
         return None
 
 
-def _in_use(folder: Path, *, shared: bool) -> str:
+def _in_use(folder: Path, how_to_share: str = "") -> str:
     note = find_running(folder)
     other = f" on {note.url} (process {note.pid})" if note else ""
-    alone = ""
-    if shared:
-        alone = "; with `state.replicas: true` in the configuration of both, they share it"
-    elif replica_folders(folder):
-        alone = "; with `state.replicas: true` in its configuration, it shares this one"
     return (
         f"Another pointsman{other} already uses the state folder {folder}. "
-        f"Stop it first, or give this one its own folder with --state-dir{alone}."
+        f"Stop it first, or give this one its own folder with --state-dir{how_to_share}."
     )
+
+
+def _how_to_share(folder: Path, *, shared: bool) -> str:
+    if shared:
+        return "; with `state.replicas: true` in the configuration of both, they share it"
+    if replica_folders(folder):
+        return "; with `state.replicas: true` in its configuration, it shares this one"
+    return ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +12,7 @@ from pathlib import Path
 
 MAX_PATH_BYTES = 107 if sys.platform == "linux" else 103  # of an address, without the final NUL
 _DESCRIPTORS = "/proc/self/fd"
+_LOCAL_PEERCRED = 1  # of macOS and the BSDs, at level 0: struct xucred begins with a version and the uid
 
 
 class SocketPathError(Exception):
@@ -33,3 +36,18 @@ def reachable(path: Path) -> Iterator[str]:
     finally:
         with suppress(OSError):
             os.close(handle)
+
+
+def is_own(connection: socket.socket) -> bool:
+    """Whether the process at the other end runs as the same user as this one."""
+    return peer_uid(connection) == os.geteuid()
+
+
+def peer_uid(connection: socket.socket) -> int:
+    if sys.platform == "linux":
+        size = struct.calcsize("3i")
+        _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    else:
+        _, uid = struct.unpack("2I", connection.getsockopt(0, _LOCAL_PEERCRED, 76)[:8])
+    assert isinstance(uid, int)
+    return uid

@@ -21,8 +21,8 @@ from pointsman.router.cli.common.options import (
     report_config_errors,
     state_dir_option,
 )
-from pointsman.router.daemon import serve as run_daemon
 from pointsman.router.launch import Launch
+from pointsman.router.run import serve as run_daemon
 from pointsman.router.serving.process import run_event_loop
 from pointsman.router.serving.service_manager import ServiceManager
 from pointsman.router.serving.socket import ListenError
@@ -78,6 +78,18 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
             read_secrets_again=file.read_secrets_again,
         )
         try:
-            run_event_loop(run_daemon(launch))
+            if launch.config.workers > 1:
+                _serve_with_workers(launch)
+            else:
+                run_event_loop(run_daemon(launch))
         except (StateFolderError, ListenError, DaemonError) as error:
             raise CommandError(str(error)) from error
+
+
+def _serve_with_workers(launch: Launch) -> None:
+    from pointsman.router.workers import WorkersError, serve_with_workers  # for few gateways
+
+    try:
+        serve_with_workers(launch)
+    except WorkersError as error:
+        raise CommandError(str(error)) from error

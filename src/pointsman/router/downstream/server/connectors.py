@@ -28,6 +28,7 @@ from pointsman.router.serving.in_flight import AnswerMemory, InFlight
 if TYPE_CHECKING:
     from pointsman.router.downstream.oauth.service import ServerSignIns
     from pointsman.router.downstream.oauth.token_source import TokenSource
+    from pointsman.router.downstream.placement.placement import Placement
 
 PROBE_S = 5.0  # how long to wait for an answer to `server/discover` before `initialize` is tried as well
 
@@ -44,14 +45,18 @@ class Connectors(Struct, frozen=True):
     in_flight: InFlight = field(default_factory=lambda: InFlight(lambda: Limits().in_flight_bytes))
     state_database: SecretStr | None = None  # holds a bundled archive whose entry names no store
     sign_ins: Callable[[], ServerSignIns] | None = None  # called for the first server with `oauth`
+    placement: Placement | None = None  # of servers that one worker runs for all
     config: Callable[[], GatewayConfig] | None = None  # the present one, for callers with accounts of their own
 
     def __call__(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> Connect:
         record, answers = self.memory.of(server_id, server), self.in_flight.answers()
         if server.url is None:
+            placement = self.placement if self.placement is not None and self.placement.applies(server) else None
             command, stderr = self.command_of(server_id, server), self.logs.of(server_id)
+            self.logs.place(server_id, self.state_folder if placement is not None else None)
             stderr.hidden = hidden_values(server, self.environ, self.state_database if server.bundled else None)
-            return self._stdio(command, server, limits, stderr, record, answers, apps)
+            connect = self._stdio(command, server, limits, stderr, record, answers, apps)
+            return connect if placement is None else placement.shared(server_id, connect, limits)
         headers, tokens = secret_values(server.headers), self._token_source(server_id, server)
         return self._remote(server, limits, record, answers, apps, headers, tokens)
 
