@@ -73,8 +73,11 @@ class SegmentSize(NamedTuple):
 class PostingsReader(Protocol):
     """What an engine gives the ranking: one consistent view of its segments."""
 
-    def read(self, words: Sequence[str], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
-        """By word: its occurrences in all segments, the oldest segment first; a word that is nowhere may be missing."""
+    def read(self, words: Mapping[str, int], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
+        """By word: its occurrences, the oldest segment first; a word that is nowhere may be missing.
+
+        `words`: with the number of a passage. Segments without any above it may be left out.
+        """
         ...
 
     def common(self, words: Sequence[str]) -> Mapping[str, int]:

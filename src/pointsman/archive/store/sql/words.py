@@ -6,18 +6,17 @@ read and its target is not; one transaction exchanges them.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from pointsman.archive.store.corpus import Corpus
 from pointsman.archive.store.lru_cache import LruCache
+from pointsman.archive.store.phrase_frequencies import FrequencyCache
 from pointsman.archive.store.postings import (
     Occurrences,
     PassageTexts,
@@ -30,8 +29,9 @@ from pointsman.archive.store.postings import (
     unpack,
 )
 from pointsman.archive.store.sql.database import Connection, Database, counter, once, padded, placeholders, set_counter
+from pointsman.archive.store.sql.passage_map import PassageMap
 from pointsman.archive.store.sql.state import read_state
-from pointsman.archive.store.text_search import CACHE_BYTES, Corpus, FoundCache, TextSearch
+from pointsman.archive.store.text_search import TextSearch
 
 # `first` and `last`: its passages. `ready`: searched. `target`: the segment that it is merged into. `done`: the last
 # word that has been merged into this one.
@@ -62,9 +62,9 @@ BLOCKS_PER_STEP = 2  # of each segment that is merged
 ROWS_PER_STEP = 64  # of merged segments that are deleted
 _BLOCKS_READ = 512  # by one statement
 _LONGEST_KEY = 256  # characters
-BLOCK_CACHE_BYTES = 24_000_000
+BLOCK_CACHE_BYTES = 16_000_000
+FREQUENCY_CACHE_BYTES = 24_000_000
 DIRECTORY_CACHE_BYTES = 64_000_000  # about 5 MB for a million passages
-_DELETIONS_KEPT = 20_000  # for readers that began before the last writes
 _MOST_DEAD = 0.5  # of the passages of a segment, before it is rewritten
 
 BlockCache = LruCache[tuple[int, str, bool], Postings]
@@ -128,6 +128,7 @@ class Caches(NamedTuple):
     passages: PassageMap
     directories: DirectoryCache
     blocks: BlockCache
+    frequencies: FrequencyCache
 
 
 class SqlWords:
@@ -145,8 +146,8 @@ class SqlWords:
 
     def _search(self, connection: Connection) -> TextSearch:
         caches = self._current_caches(connection)
-        corpus, found = caches.passages.current(connection)
-        return TextSearch(Segments(connection, caches), corpus, found)
+        corpus, scored = caches.passages.current(connection)
+        return TextSearch(Segments(connection, caches), corpus, scored, caches.frequencies)
 
     def _current_caches(self, connection: Connection) -> Caches:
         identity = self._database.identity(connection)
@@ -156,7 +157,13 @@ class SqlWords:
 
 
 def _empty(identity: object) -> Caches:
-    return Caches(identity, PassageMap(), DirectoryCache(DIRECTORY_CACHE_BYTES), BlockCache(BLOCK_CACHE_BYTES))
+    return Caches(
+        identity,
+        PassageMap(),
+        DirectoryCache(DIRECTORY_CACHE_BYTES),
+        BlockCache(BLOCK_CACHE_BYTES),
+        FrequencyCache(FREQUENCY_CACHE_BYTES),
+    )
 
 
 class Segments:
@@ -167,10 +174,10 @@ class Segments:
         self._cache = caches.blocks
         self._known_directories = caches.directories
         self._segments = read_state(connection).segments
-        self._directories: list[Directory] | None = None
+        self._directories: dict[int, Directory] | None = None
 
-    def read(self, words: Sequence[str], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
-        located = {word: self._locate(word) for word in words}
+    def read(self, words: Mapping[str, int], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
+        located = {word: self._locate(word, after) for word, after in words.items()}
         blocks = self._read_blocks([block for found in located.values() for block in found], positions)
         return {
             word: [each for block in found for each in blocks[block.row].find(word)] for word, found in located.items()
@@ -179,14 +186,15 @@ class Segments:
     def common(self, words: Sequence[str]) -> Mapping[str, int]:
         return {word: sum(block.common for block in self._locate(word)) for word in words}
 
-    def _locate(self, word: str) -> list[Located]:
-        """The blocks that may have the word, one of each segment, the oldest first."""
+    def _locate(self, word: str, after: int = 0) -> list[Located]:
+        """The blocks that may have the word in passages above a number, one of each segment, the oldest first."""
         if self._directories is None:
             self._directories = self._load_directories()
-        return [block for directory in self._directories for block in directory.find(word)]
+        directories = [self._directories[segment] for segment, last in self._segments if last > after]
+        return [block for directory in directories for block in directory.find(word)]
 
-    def _load_directories(self) -> list[Directory]:
-        known = {segment: self._known_directories.get(segment) for segment in self._segments}
+    def _load_directories(self) -> dict[int, Directory]:
+        known = {segment: self._known_directories.get(segment) for segment, _ in self._segments}
         missing = [segment for segment, directory in known.items() if directory is None]
         if missing:
             rows = self._connection.execute(
@@ -198,7 +206,7 @@ class Segments:
             for segment in missing:
                 known[segment] = directory = Directory(blocks.get(segment, []))
                 self._known_directories.put(segment, directory)
-        return [directory for directory in known.values() if directory is not None]
+        return {segment: directory for segment, directory in known.items() if directory is not None}
 
     def _read_blocks(self, wanted: Sequence[Located], positions: bool) -> dict[int, Postings]:
         """By row. Adjacent words share a block."""
@@ -220,88 +228,6 @@ class Segments:
                 blocks[row] = unpack(*packed)
                 self._cache.put((missing[row].segment, missing[row].first, positions), blocks[row])
         return blocks
-
-
-class PassageMap:
-    """Which passages there are, in memory. Thread-safe.
-
-    It follows the store incrementally: numbers of passages only grow, and deletions are listed in `tombstones`. For a
-    transaction that began before the newest write, it takes the newest changes back.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._newest: _State | None = None
-        self._cache = FoundCache(CACHE_BYTES)  # of the newest
-        self._gone: deque[tuple[int, int]] = deque(maxlen=_DELETIONS_KEPT)  # tombstones in order, and their passages
-
-    def current(self, connection: Connection) -> tuple[Corpus, FoundCache | None]:
-        """What the transaction sees; None for a cache if other transactions see newer passages."""
-        _, passages, first, last, *_ = read_state(connection)
-        with self._lock:
-            newest = self._newest
-            if newest is not None and (newest.passages, newest.tombstones) == (passages, last):
-                return newest.corpus, self._cache
-            if newest is None or first > newest.tombstones + 1:
-                self._gone.clear()
-                newest = None
-            elif newest.passages > passages or newest.tombstones > last:
-                gone = [passage for seq, passage in self._gone if seq > last]
-                known = len(gone) == newest.tombstones - last
-                return _taken_back(connection, passages, newest.corpus, gone) if known else _read(
-                    connection, passages
-                ), None
-            self._newest = _State(passages, last, self._advanced(connection, passages, newest))
-            self._cache = FoundCache(CACHE_BYTES)
-            return self._newest.corpus, self._cache
-
-    def _advanced(self, connection: Connection, passages: int, known: _State | None) -> Corpus:
-        if known is None:
-            return _read(connection, passages)
-        table = _table(known.corpus, passages + 1)
-        _fill(table, connection, "id > ?", known.passages)
-        gone = connection.execute(
-            "SELECT seq, passage FROM tombstones WHERE seq > ? ORDER BY seq", (known.tombstones,)
-        ).fetchall()
-        table[:, [passage for _, passage in gone]] = 0
-        self._gone += gone
-        return Corpus(*table)
-
-
-class _State(NamedTuple):
-    passages: int  # the highest number
-    tombstones: int  # the last one
-    corpus: Corpus
-
-
-def _read(connection: Connection, passages: int) -> Corpus:
-    table = np.zeros((3, passages + 1), np.int32)
-    _fill(table, connection, "id > ?", 0)
-    return Corpus(*table)
-
-
-def _taken_back(connection: Connection, passages: int, newer: Corpus, gone: Sequence[int]) -> Corpus:
-    """An earlier state: without the passages that came later, and with those that are gone since."""
-    table = _table(newer, passages + 1)
-    _fill(table, connection, f"id IN ({placeholders(gone)})", *gone)
-    return Corpus(*table)
-
-
-def _table(corpus: Corpus, size: int) -> npt.NDArray[np.int32]:
-    """A copy, longer or shorter."""
-    table = np.zeros((3, size), np.int32)
-    size = min(size, len(corpus.lengths))
-    table[:, :size] = corpus.document_of[:size], corpus.collection_of[:size], corpus.lengths[:size]
-    return table
-
-
-def _fill(table: npt.NDArray[np.int32], connection: Connection, condition: str, *values: int) -> None:
-    rows = connection.execute(
-        f"SELECT id, document, collection, length FROM passages WHERE {condition} AND document IS NOT NULL", values
-    ).fetchall()
-    if rows:
-        columns = np.array(rows, np.int64).T
-        table[:, columns[0]] = columns[1:]
 
 
 def _new_segment(connection: Connection, first: int, last: int, passages: int, *, ready: bool) -> int:
