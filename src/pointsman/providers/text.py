@@ -166,10 +166,20 @@ def tokens(text: str) -> list[str]:
     return [token for _, token in words_with_tokens(text)]
 
 
+MOST_LETTERS = 4
+"""Of what `beginnings` returns."""
+
+
 def beginnings(token: str) -> frozenset[str]:
-    """The first two letters that words with this token may have: irregular forms, like `went`, begin otherwise."""
+    """The first letters that words with this token may have: irregular forms, like `went`, begin otherwise.
+
+    The stemmer changes at most the last two letters of what it leaves (`-bility` to `-ble`), and of the first two only
+    those of `dying` and its like.
+    """
     forms = [form for form, base in _base_forms.items() if base == token]
-    return frozenset(word[:2] for word in (token, *forms, *_CHANGED_BY_STEMMER.get(token, ())))
+    dying = [f"{token[0]}ying"] if len(token) == 3 and token.endswith("ie") else []
+    starts = (token, *forms, *dying)
+    return frozenset(word[: min(max(2, len(word) - 2), MOST_LETTERS)] for word in starts)
 
 
 def squeezed(text: str) -> str:
@@ -198,7 +208,6 @@ def _stem(word: str) -> str:
     return _base_forms.get(found) or american(found)
 
 
-_CHANGED_BY_STEMMER = {"die": ("dying",), "lie": ("lying",), "tie": ("tying",)}  # the only ones that it changes there
 _local = threading.local()
 _base_forms: dict[str, str] = {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from pointsman.providers.text import beginnings, tokens
+from pointsman.providers.text import MOST_LETTERS, beginnings, tokens
 
 ENOUGH_WORDS = 5  # of a long query: a hit with so many of average weight covers it
 _KEPT_CHARS = 64  # of what is cached
@@ -43,21 +43,23 @@ class WeightedQuery:
 def stems_in(text: str, beginning: frozenset[str]) -> set[str]:
     """The stems of a text, computed once for what stands between blanks: passages repeat words and names.
 
-    Plain words that begin otherwise (`beginning`: pairs of letters) are left out: stemming is most of the work.
+    Plain words that begin otherwise (`beginning`: see `beginnings`) are left out: stemming is most of the work.
     """
+    wanted = tuple(beginning)
     found: set[str] = set()
     for written in set(text.split()):
-        if len(written) <= _KEPT_CHARS and (begins := _beginning(written)) is not None and begins not in beginning:
-            continue
-        found |= _known_stems(written) if len(written) <= _KEPT_CHARS else frozenset(tokens(written))
+        if len(written) > _KEPT_CHARS:
+            found.update(tokens(written))
+        elif (begins := _beginning(written)) is None or begins.startswith(wanted):
+            found |= _known_stems(written)
     return found
 
 
 @lru_cache(maxsize=65_536)
 def _beginning(written: str) -> str | None:
-    """The first two letters of a plain word; None for what may have several stems."""
+    """The first letters of a plain word; None for what may have several stems."""
     word = written.strip(_PUNCTUATION)
-    return word[:2].lower() if word.isalpha() and word.isascii() and word[1:].islower() else None
+    return word[:MOST_LETTERS].lower() if word.isalpha() and word.isascii() and word[1:].islower() else None
 
 
 @lru_cache(maxsize=32_768)

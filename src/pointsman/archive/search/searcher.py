@@ -227,7 +227,9 @@ class Searcher:
         if max_distance is not None:
             ranked = {number: score for number, score in ranked.items() if _distance(number, cosines) <= max_distance}
         best = list(ranked)[: limit + SPARE]
-        passages = self._storage.passages.passages(best)
+        passages = self._storage.passages.passages(best[:limit])
+        if len(passages) < limit < len(best):  # some were removed meanwhile
+            passages |= self._storage.passages.passages(best[limit:])
         existing = [number for number in best if number in passages][:limit]
         scores = [min(1.0, max(0.0, ranked[number])) for number in existing]
         if weighted is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pointsman.archive.store.base import (
     LargeVectorSearch,
     Near,
+    Scope,
     Space,
     StoredVector,
     VectorChanges,
@@ -47,6 +48,7 @@ class Matrix:
         self.numbers = np.zeros(0, dtype=np.int64)  # 0: the row is free
         self._documents = np.zeros(0, dtype=np.int64)
         self._free: list[int] = []
+        self._used: NDArray[np.int64] | None = None  # the rows with a vector; None: they have changed
 
     def put(self, added: Sequence[StoredVector]) -> list[int]:
         """Add vectors; their rows."""
@@ -63,11 +65,13 @@ class Matrix:
             here = rows // BLOCK == number
             self._blocks[number][rows[here] % BLOCK] = stored[here]
         self._signs[:, rows] = _signs(stored).T
+        self._used = None
         self.numbers[rows] = [each.number for each in added]
         self._documents[rows] = [each.document for each in added]
         return taken
 
     def drop(self, row: int) -> None:
+        self._used = None
         self.numbers[row] = 0
         self._free.append(row)
 
@@ -79,7 +83,7 @@ class Matrix:
         """The highest cosines first; equal ones by number."""
         import numpy as np
 
-        rows = np.flatnonzero(self._passing(wanted))
+        rows = self._passing(wanted)
         if len(rows) > max(EXACT_UP_TO, limit):
             rows = self._likely(vector, rows, max(LIKELY, SPARE * limit))
         cosines = self._cosines(vector, rows)
@@ -88,27 +92,36 @@ class Matrix:
             rows, cosines = rows[best], cosines[best]
         return _sorted([Near(*each) for each in zip(self.numbers[rows].tolist(), cosines.tolist(), strict=True)])
 
-    def _passing(self, wanted: VectorFilter) -> NDArray[np.bool_]:
+    def _passing(self, wanted: VectorFilter) -> NDArray[np.int64]:
+        """The rows to compare, ascending."""
         import numpy as np
 
-        passing = self.numbers > 0
+        if self._used is None:
+            self._used = np.flatnonzero(self.numbers)
+        if wanted == VectorFilter(Scope(wanted.scope.collections)):
+            return self._used
+        numbers = self.numbers[self._used]
+        passing = np.ones(len(numbers), np.bool_)
         if wanted.scope.documents is not None:
-            passing &= np.isin(self._documents, _array(wanted.scope.documents))
+            passing &= np.isin(self._documents[self._used], _array(wanted.scope.documents))
         if wanted.only is not None:
-            passing &= np.isin(self.numbers, _array(wanted.only))
+            passing &= np.isin(numbers, _array(wanted.only))
         if wanted.never:
-            passing &= ~np.isin(self.numbers, _array(wanted.never))
-        return passing
+            passing &= ~np.isin(numbers, _array(wanted.never))
+        return self._used[passing]
 
     def _likely(self, vector: NDArray[np.float32], rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
         """Those of the rows, at least `count`, whose signs differ least from the vector's."""
         import numpy as np
 
         (signs,) = _signs(vector[np.newaxis])
-        differing = np.zeros(len(self.numbers), np.uint16)
-        for row, sign in zip(self._signs[:, : len(differing)], signs, strict=True):
-            differing += np.bitwise_count(row ^ sign)
-        if len(rows) < len(differing):
+        size = len(self.numbers)
+        differing, bits = np.zeros(size, np.uint16), np.empty(size, np.uint8)
+        different = np.empty(size, np.uint64)
+        for row, sign in zip(self._signs[:, :size], signs, strict=True):
+            np.bitwise_count(np.bitwise_xor(row, sign, out=different), out=bits)
+            differing += bits
+        if len(rows) < size:
             differing = differing[rows]
         counts = np.cumsum(np.bincount(differing, minlength=1))
         return rows[differing <= np.searchsorted(counts, min(count, len(rows)))]

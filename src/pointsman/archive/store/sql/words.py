@@ -19,6 +19,7 @@ from pointsman.archive.store.lru_cache import LruCache
 from pointsman.archive.store.phrase_frequencies import FrequencyCache
 from pointsman.archive.store.postings import (
     Occurrences,
+    PackedBlock,
     PassageTexts,
     Postings,
     SegmentSize,
@@ -67,8 +68,8 @@ FREQUENCY_CACHE_BYTES = 24_000_000
 DIRECTORY_CACHE_BYTES = 64_000_000  # about 5 MB for a million passages
 _MOST_DEAD = 0.5  # of the passages of a segment, before it is rewritten
 
-BlockCache = LruCache[tuple[int, str, bool], Postings]
-"""Unpacked blocks, by segment, first word and whether they have positions. A segment never changes."""
+BlockCache = LruCache[tuple[int, str, bool], PackedBlock | Postings]
+"""Blocks by segment, first word and whether they have positions, then unpacked. A segment never changes."""
 
 
 def write_segment(connection: Connection, passages: Sequence[PassageTexts]) -> dict[int, int]:
@@ -208,9 +209,9 @@ class Segments:
                 self._known_directories.put(segment, directory)
         return {segment: directory for segment, directory in known.items() if directory is not None}
 
-    def _read_blocks(self, wanted: Sequence[Located], positions: bool) -> dict[int, Postings]:
+    def _read_blocks(self, wanted: Sequence[Located], positions: bool) -> dict[int, PackedBlock | Postings]:
         """By row. Adjacent words share a block."""
-        blocks: dict[int, Postings] = {}
+        blocks: dict[int, PackedBlock | Postings] = {}
         missing: dict[int, Located] = {}
         for each in wanted:
             known = blocks.get(each.row) or self._cache.get((each.segment, each.first, positions))
@@ -225,7 +226,7 @@ class Segments:
             for row, *packed in self._connection.execute(
                 f"SELECT {columns} FROM postings WHERE id IN ({placeholders(some)})", some
             ):
-                blocks[row] = unpack(*packed)
+                blocks[row] = unpack(*packed) if positions else PackedBlock(*packed)
                 self._cache.put((missing[row].segment, missing[row].first, positions), blocks[row])
         return blocks
 
