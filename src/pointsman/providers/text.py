@@ -166,20 +166,17 @@ def tokens(text: str) -> list[str]:
     return [token for _, token in words_with_tokens(text)]
 
 
-MOST_LETTERS = 4
-"""Of what `beginnings` returns."""
-
-
 def beginnings(token: str) -> frozenset[str]:
-    """The first letters that words with this token may have: irregular forms, like `went`, begin otherwise.
-
-    The stemmer changes at most the last two letters of what it leaves (`-bility` to `-ble`), and of the first two only
-    those of `dying` and its like.
-    """
+    """The first letters that words with this token may have: irregular forms, like `went`, begin otherwise."""
     forms = [form for form, base in _base_forms.items() if base == token]
     dying = [f"{token[0]}ying"] if len(token) == 3 and token.endswith("ie") else []
-    starts = (token, *forms, *dying)
-    return frozenset(word[: min(max(2, len(word) - 2), MOST_LETTERS)] for word in starts)
+    return frozenset(_kept_by_stemmer(stem) for stem in (token, *forms, *dying))
+
+
+def _kept_by_stemmer(stem: str) -> str:
+    """What a stem has in common with all its words: they end in `-bility` for `-ble`, and in `-y` for `-i`."""
+    changed = 2 if stem.endswith(("bl", "ble")) else stem.endswith(("e", "i", "y", "z"))
+    return stem[: max(1, len(stem) - changed)]
 
 
 def squeezed(text: str) -> str:

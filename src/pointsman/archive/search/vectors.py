@@ -30,6 +30,8 @@ BLOCK = 4_096  # rows added at a time: a matrix grows without being copied
 EXACT_UP_TO = 16_384  # vectors: as many are compared in full
 LIKELY = 4_096  # vectors of a larger matrix that are compared in full
 SPARE = 16  # times the limit, if that is more
+_ROW_BITS = 32
+_ROW = (1 << _ROW_BITS) - 1
 
 
 class Matrix:
@@ -132,11 +134,14 @@ class Matrix:
         if not len(rows):
             return np.zeros(0, np.float32)
         ends = np.searchsorted(rows, np.arange(1, len(self._blocks) + 1) * BLOCK)
-        parts = []
+        cosines = np.empty(len(rows), np.float32)
+        chosen = np.empty((BLOCK, self._dimension), np.float32)
         for number, (first, end) in enumerate(pairwise([0, *ends.tolist()])):
             block = self._blocks[number]
-            parts.append((block if end - first == BLOCK else block[rows[first:end] - number * BLOCK]) @ vector)
-        return np.concatenate(parts)
+            if end - first < BLOCK:  # `clip` writes without a copy; no row is beyond
+                block = block.take(rows[first:end] - number * BLOCK, 0, chosen[: end - first], "clip")
+            np.dot(block, vector, out=cosines[first:end])
+        return cosines
 
     def _grow(self) -> None:
         import numpy as np
@@ -159,7 +164,7 @@ class VectorIndex:
         self._cursor: VectorCursor | None = None
         self._space: Space | None = None
         self._matrices: dict[int, Matrix] = {}
-        self._rows: dict[int, tuple[Matrix, int]] = {}
+        self._rows: dict[int, int] = {}  # by passage: its collection and row as one number, which the GC need not visit
 
     def refresh(self) -> Space | None:
         load_numpy()
@@ -183,8 +188,8 @@ class VectorIndex:
 
     def cosines(self, vector: NDArray[np.float32], numbers: Iterable[int]) -> dict[int, float]:
         with self._lock:
-            rows = {number: self._rows[number] for number in numbers if number in self._rows}
-            return {number: float(matrix.row(row) @ vector) for number, (matrix, row) in rows.items()}
+            known = [number for number in numbers if number in self._rows]
+            return {number: float(self._vector(number) @ vector) for number in known}
 
     def centroid(self, numbers: Sequence[int]) -> NDArray[np.float32] | None:
         import numpy as np
@@ -192,10 +197,10 @@ class VectorIndex:
         from pointsman.providers.embeddings import unit
 
         with self._lock:
-            rows = [self._rows[number] for number in numbers if number in self._rows]
+            rows = [self._vector(number) for number in numbers if number in self._rows]
             if not rows:
                 return None
-            total = np.stack([matrix.row(row) for matrix, row in rows]).sum(axis=0, keepdims=True)
+            total = np.stack(rows).sum(axis=0, keepdims=True)
         direction: NDArray[np.float32] = unit(total)[0]
         return direction if direction.any() else None
 
@@ -210,14 +215,17 @@ class VectorIndex:
         for number in changes.removed:
             located = self._rows.pop(number, None)
             if located is not None:
-                matrix, row = located
-                matrix.drop(row)
+                self._matrices[located >> _ROW_BITS].drop(located & _ROW)
         for collection, added in _by_collection(changes.added).items():
             matrix = self._matrix_of(collection)
             rows = zip(added, matrix.put(added), strict=True)
-            self._rows.update({stored.number: (matrix, row) for stored, row in rows})
+            self._rows.update({stored.number: collection << _ROW_BITS | row for stored, row in rows})
         self._cursor = changes.cursor
         return True
+
+    def _vector(self, number: int) -> NDArray[np.float32]:
+        located = self._rows[number]
+        return self._matrices[located >> _ROW_BITS].row(located & _ROW)
 
     def _newer_than(self, cursor: VectorCursor | None) -> bool:
         """Whether the space has been replaced since: a view that began before still sees the former one."""

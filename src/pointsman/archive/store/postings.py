@@ -239,7 +239,7 @@ class PackedBlock:
         lists, sizes_, gaps, repeated, repeats = (self.data[start:end] for start, end in pairwise(ends[1:]))
         codes = np.frombuffer(lists, np.uint8)
         sizes = _decode(sizes_)
-        first, end = (*np.flatnonzero(codes >= _NEW_WORD)[place : place + 2].tolist(), len(codes))[:2]
+        first, end = (*(codes >= _NEW_WORD).nonzero()[0][place : place + 2].tolist(), len(codes))[:2]
         start = int(sizes[:first].sum())
         own = sizes[first:end]
         stop = start + int(own.sum())
@@ -370,11 +370,11 @@ def _decode(encoded: bytes) -> Numbers:
     last = stored < 0x80
     if last.all():
         return stored.astype(np.int64)
-    ends = np.flatnonzero(last)
+    ends = last.nonzero()[0]
     starts = np.concatenate([[0], ends[:-1] + 1])
     numbers: Numbers = (stored[starts] & 0x7F).astype(np.int64)
     for byte in range(1, int((ends - starts).max()) + 1):
-        has = np.flatnonzero(ends - starts >= byte)
+        has = (ends - starts >= byte).nonzero()[0]
         numbers[has] |= (stored[starts[has] + byte] & 0x7F).astype(np.int64) << 7 * byte
     return numbers
 
@@ -382,7 +382,7 @@ def _decode(encoded: bytes) -> Numbers:
 def _decode_part(encoded: bytes, first: int, end: int) -> Numbers:
     """The numbers from one place to another."""
     stored = np.frombuffer(encoded, np.uint8)
-    ends = np.flatnonzero(stored < 0x80)
+    ends = (stored < 0x80).nonzero()[0]
     if len(ends) == len(stored):
         return stored[first:end].astype(np.int64)
     return _decode(encoded[int(ends[first - 1]) + 1 if first else 0 : int(ends[end - 1]) + 1 if end else 0])
