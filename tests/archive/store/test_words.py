@@ -60,7 +60,9 @@ def test_many_writes_leave_few_segments_and_an_index_that_agrees(quiet: AnyStora
     assert_index_agrees(quiet)
 
 
-def test_every_step_of_a_merge_leaves_the_same_answers(quiet: AnyStorage) -> None:
+def test_every_step_of_a_merge_leaves_the_same_answers(quiet: AnyStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "BLOCKS_PER_STEP", 1)
+    monkeypatch.setattr(words, "ROWS_PER_STEP", 3)
     write_some(quiet, random.Random(2), 40)
     questions = ["kettlea", "walrusb tidec", f'"{WORDS[3]} {WORDS[7]}" stoned', "+cupe -kettleb"]
     before = [found(quiet, question) for question in questions]
@@ -71,6 +73,17 @@ def test_every_step_of_a_merge_leaves_the_same_answers(quiet: AnyStorage) -> Non
         assert [found(quiet, question) for question in questions] == before
     assert steps > 20
     assert_index_agrees(quiet)
+
+
+def test_small_segments_are_merged_in_one_step(quiet: AnyStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postings, "POSTINGS_PER_BLOCK", 2_048)
+    for turn in range(postings.FAN_IN):
+        fill(quiet, prepared(f"{turn}.md", f"kettle number{turn}"))
+    assert rows(quiet, "segments WHERE ready = 1") == postings.FAN_IN
+    assert quiet.housekeeper._step()
+    assert rows(quiet, "segments WHERE ready = 1") == 1
+    assert quiet.housekeeper._step()
+    assert rows(quiet, "segments") == 1
 
 
 def test_a_merge_goes_on_after_its_process_ended(quiet: AnyStorage, place: Place) -> None:

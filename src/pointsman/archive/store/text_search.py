@@ -31,6 +31,7 @@ MOST_POSTINGS = 5_000_000  # of common words that a query may read: some tenths 
 COMMON_IDENTIFIER = 20  # passages: one in more of them (`utf-8`, `GitHub`) is a word like others
 
 _PIECE = re.compile(r"[^\W_]{2,}")
+_FEW = 10  # times the limit: as many are sorted at once
 _GROUP = 32  # scores of which only the best is looked at first
 
 
@@ -206,8 +207,11 @@ class TextSearch:
 
     def _best(self, sums: Scores, matching: Flags, limit: int) -> list[TextHit]:
         """The matching passages with the highest scores; equal ones by number."""
-        candidates = np.where(matching, sums, -1.0)
-        numbers = np.flatnonzero(candidates >= max(0.0, _bound(candidates, limit)))
+        if np.count_nonzero(matching) <= _FEW * limit:
+            numbers = np.flatnonzero(matching)
+        else:
+            candidates = np.where(matching, sums, -1.0)
+            numbers = np.flatnonzero(candidates >= max(0.0, _bound(candidates, limit)))
         scores = sums[numbers]
         order = np.lexsort((numbers, -scores))[:limit]
         return [TextHit(*hit) for hit in zip(numbers[order].tolist(), scores[order].tolist(), strict=True)]

@@ -66,6 +66,7 @@ _LONGEST_KEY = 256  # characters
 BLOCK_CACHE_BYTES = 16_000_000
 FREQUENCY_CACHE_BYTES = 24_000_000
 DIRECTORY_CACHE_BYTES = 64_000_000  # about 5 MB for a million passages
+_MERGED = "ready = 0 AND target IS NOT NULL"
 _MOST_DEAD = 0.5  # of the passages of a segment, before it is rewritten
 
 BlockCache = LruCache[tuple[int, str, bool], PackedBlock | Postings]
@@ -85,14 +86,16 @@ def write_segment(connection: Connection, passages: Sequence[PassageTexts]) -> d
 
 
 def merge_step(connection: Connection, corpus: Corpus) -> bool:
-    """Do one bounded step of merging segments and deleting merged ones. False: there is nothing to do."""
-    building = connection.execute(
-        "SELECT id, first, last, done FROM segments WHERE ready = 0 AND target IS NULL"
-    ).fetchone()
-    if building:
-        _continue_merge(connection, corpus, *building)
-        return True
-    return _delete_merged(connection) or _start_merge(connection, corpus)
+    """Do one bounded step of merging segments and deleting merged ones. False: there is nothing to do.
+
+    Each write adds a segment, which every search of a new word reads: small ones are merged in a single step.
+    """
+    deleted = _delete_merged(connection)
+    return (
+        _continue_merge(connection, corpus)
+        or (_start_merge(connection, corpus) and _continue_merge(connection, corpus))
+        or deleted
+    )
 
 
 class Located(NamedTuple):
@@ -277,9 +280,14 @@ def _start_merge(connection: Connection, corpus: Corpus) -> bool:
     return True
 
 
-def _continue_merge(
-    connection: Connection, corpus: Corpus, target: int, first: int, last: int, done: str | None
-) -> None:
+def _continue_merge(connection: Connection, corpus: Corpus) -> bool:
+    """False: no merge is under way."""
+    building = connection.execute(
+        "SELECT id, first, last, done FROM segments WHERE ready = 0 AND target IS NULL"
+    ).fetchone()
+    if building is None:
+        return False
+    target, first, last, done = building
     sources = connection.execute("SELECT id FROM segments WHERE target = ? ORDER BY first", (target,)).fetchall()
     parts: list[Postings] = []
     ends: list[str] = []
@@ -297,12 +305,13 @@ def _continue_merge(
         _write_blocks(connection, target, merge(parts, corpus.alive))
     if end is not None:
         connection.execute("UPDATE segments SET done = ? WHERE id = ?", (end, target))
-        return
+        return True
     connection.execute("UPDATE segments SET ready = 0 WHERE target = ?", (target,))
     connection.execute(
         "UPDATE segments SET ready = 1, done = NULL, passages = ? WHERE id = ?", (_alive(corpus, first, last), target)
     )
     connection.execute("DELETE FROM segments WHERE id = ? AND passages = 0", (target,))
+    return True
 
 
 def _next_blocks(connection: Connection, segment: int, done: str | None) -> tuple[list[Postings], bool]:
@@ -316,14 +325,15 @@ def _next_blocks(connection: Connection, segment: int, done: str | None) -> tupl
 
 
 def _delete_merged(connection: Connection) -> bool:
-    row = connection.execute("SELECT id FROM segments WHERE ready = 0 AND target IS NOT NULL LIMIT 1").fetchone()
-    if row is None:
+    if not connection.execute(f"SELECT 1 FROM segments WHERE {_MERGED} LIMIT 1").fetchone():
         return False
     deleted = connection.execute(
-        "DELETE FROM postings WHERE id IN (SELECT id FROM postings WHERE segment = ? LIMIT ?)", (*row, ROWS_PER_STEP)
+        "DELETE FROM postings WHERE id IN (SELECT postings.id FROM segments JOIN postings ON segment = segments.id "
+        f"WHERE {_MERGED} LIMIT ?)",
+        (ROWS_PER_STEP,),
     ).rowcount
     if deleted < ROWS_PER_STEP:
-        connection.execute("DELETE FROM segments WHERE id = ?", row)
+        connection.execute(f"DELETE FROM segments WHERE {_MERGED}")
     return True
 
 
