@@ -106,4 +106,5 @@ class PassageMap:
 
     def _state(self, alive: Flags, words: int, tombstones: int) -> Corpus:
         alive.flags.writeable = False  # shared by all searches
-        return Corpus(*self._columns[:, : len(alive)], alive, words, tombstones)
+        document_of, collection_of, lengths = self._columns[:, : len(alive)]
+        return Corpus(document_of, collection_of, lengths, alive, words, tombstones)
