@@ -12,10 +12,10 @@ from itertools import count
 from pathlib import Path
 from typing import TypeAlias
 
-import psycopg
 import pytest
 
 from pointsman.archive.settings import PostgresStore, read_settings
+from pointsman.archive.store.postgres.database import PostgresDatabase
 from pointsman.archive.store.postgres.storage import PostgresStorage
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
@@ -42,14 +42,18 @@ class Place:
         return "postgres" if isinstance(self.database, PostgresStore) else "sqlite"
 
     def replace_by(self, other: Place) -> None:
-        """Put another store in the place of this one, as an operator would."""
+        """Put another store in the place of this one, as an operator would.
+
+        PostgreSQL looks names up anew in each statement, also within a transaction: a writer that is at work meanwhile
+        would read one store and write the other. With the lock of writers, none is.
+        """
         if isinstance(self.database, PostgresStore):
             assert isinstance(other.database, PostgresStore)
-            with psycopg.connect(self.database.url) as connection:
-                connection.execute(
-                    f'ALTER SCHEMA {self.database.schema} RENAME TO "{self.database.schema}_old"'.encode()
-                )
-                connection.execute(f"ALTER SCHEMA {other.database.schema} RENAME TO {self.database.schema}".encode())
+            database = PostgresDatabase(self.database.url, self.database.schema)
+            with database.writing() as connection:
+                connection.execute(f'ALTER SCHEMA {self.database.schema} RENAME TO "{self.database.schema}_old"')
+                connection.execute(f"ALTER SCHEMA {other.database.schema} RENAME TO {self.database.schema}")
+            database.close()
             return
         assert isinstance(other.database, Path)
         for leftover in ("-wal", "-shm"):

@@ -168,9 +168,16 @@ def tokens(text: str) -> list[str]:
 
 
 def beginnings(token: str) -> frozenset[str]:
-    """The first two letters that words with this token may have: irregular forms, like `went`, begin otherwise."""
+    """The first letters that words with this token may have: irregular forms, like `went`, begin otherwise."""
     forms = [form for form, base in _base_forms.items() if base == token]
-    return frozenset(word[:2] for word in (token, *forms, *_CHANGED_BY_STEMMER.get(token, ())))
+    dying = [f"{token[0]}ying"] if len(token) == 3 and token.endswith("ie") else []
+    return frozenset(_kept_by_stemmer(stem) for stem in (token, *forms, *dying))
+
+
+def _kept_by_stemmer(stem: str) -> str:
+    """What a stem has in common with all its words: they end in `-bility` for `-ble`, and in `-y` for `-i`."""
+    changed = 2 if stem.endswith(("bl", "ble")) else stem.endswith(("e", "i", "y", "z"))
+    return stem[: max(1, len(stem) - changed)]
 
 
 def squeezed(text: str) -> str:
@@ -199,7 +206,6 @@ def _stem(word: str) -> str:
     return _base_forms.get(found) or american(found)
 
 
-_CHANGED_BY_STEMMER = {"die": ("dying",), "lie": ("lying",), "tie": ("tying",)}  # the only ones that it changes there
 _local = threading.local()
 _base_forms: dict[str, str] = {}
 

@@ -6,26 +6,34 @@ from pathlib import Path
 
 from pointsman.archive.search import evidence
 from pointsman.archive.search.evidence import stems_in
-from pointsman.providers.text import beginnings, tokens
+from pointsman.providers import semantic
+from pointsman.providers.text import beginnings, stem, tokens
 from tests.archive.fts5 import passages
 
 DOCS = Path(__file__).parents[3] / "docs"
-IRREGULAR = "went ate enquiries paediatric dying lying tying people mice indices flown tyres organising Organised"
+VOCABULARY = Path(semantic.__file__).parent / "vocab.txt"
+IRREGULAR = "went ate enquiries paediatric dying vying visibility people mice indices flown tyres organising Organised"
 
 
 def test_stems_are_those_of_the_whole_text() -> None:
     for _ in range(2):
         for passage in passages():
             present = set(tokens(passage.text))
-            anything = frozenset(each for stem in present for each in beginnings(stem))
+            anything = frozenset(each for one in present for each in beginnings(one))
             assert stems_in(passage.text, anything) == present, passage.text
 
 
 def test_a_stem_is_found_in_every_word_that_has_it() -> None:
     text = " ".join((IRREGULAR, *(page.read_text("utf-8") for page in sorted(DOCS.rglob("*.md"))[:40])))
-    for word in set(text.split()):
-        for stem in set(tokens(word)):
-            assert stem in stems_in(word, beginnings(stem)), (word, stem)
+    for written in set(text.split()):
+        for each in tokens(written):
+            assert each in stems_in(written, beginnings(each)), written
+
+
+def test_words_begin_as_their_tokens_say() -> None:
+    words = [word for word in VOCABULARY.read_text("utf-8").split() if word.isascii() and word.isalpha()]
+    for word in words[::7]:
+        assert word.startswith(tuple(beginnings(stem(word)))), word
 
 
 def test_plain_words_with_other_beginnings_are_left_out() -> None:
@@ -35,7 +43,7 @@ def test_plain_words_with_other_beginnings_are_left_out() -> None:
 
 
 def test_the_cache_is_bounded_and_takes_no_long_words() -> None:
-    kept = evidence._known_stems.cache_info().currsize, evidence._beginning.cache_info().currsize
+    kept = evidence._known_stems.cache_info().currsize, len(evidence._first_letters)
     stems_in(" ".join("x" * (100 + number) for number in range(50)), frozenset(["xx"]))
-    assert (evidence._known_stems.cache_info().currsize, evidence._beginning.cache_info().currsize) == kept
+    assert (evidence._known_stems.cache_info().currsize, len(evidence._first_letters)) == kept
     assert evidence._known_stems.cache_info().maxsize == 32_768

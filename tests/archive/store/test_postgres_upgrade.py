@@ -133,7 +133,7 @@ def test_an_archive_of_the_version_before_goes_on_until_its_restart(store: Postg
         assert len(numbers) == 27
 
         memory.refresh()
-        found = memory.nearest(memory._rows[7][0].row(memory._rows[7][1]), 100, VectorFilter())
+        found = memory.nearest(memory._vector(7), 100, VectorFilter())
         assert (found[0].number, len(found)) == (7, 27)
         storage.housekeeper.tidy()
         assert not any(name.startswith(OLDER_SEARCH) for name in indexes(store))  # the older one had built it again

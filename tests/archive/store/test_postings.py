@@ -49,12 +49,17 @@ def test_blocks_hold_the_same_as_what_was_packed() -> None:
 def test_without_positions_a_block_still_has_passages_and_counts() -> None:
     indexed, _ = index(passages())
     for block in postings.pack(indexed):
-        for word in postings.unpack(block.data).words:
-            for bare, full in zip(postings.unpack(block.data).find(word), indexed.find(word), strict=True):
+        packed, unpacked = postings.PackedBlock(block.data), postings.unpack(block.data)
+        assert not packed.find("") + packed.find("nowhere") + packed.find(f"{block.first} {block.first}")
+        for word in unpacked.words:
+            for bare, full in zip(unpacked.find(word), indexed.find(word), strict=True):
                 assert bare.column == full.column
                 assert (bare.passages == full.passages).all()
                 assert (bare.counts == full.counts).all()
-            break
+            for one, other in zip(packed.find(word), unpacked.find(word), strict=True):
+                assert one.column == other.column
+                assert (one.passages == other.passages).all()
+                assert (one.counts == other.counts).all()
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])

@@ -11,10 +11,11 @@ import pytest
 
 from pointsman.archive.model.query import Query
 from pointsman.archive.search.query_parser import MAX_CHARS, parse
-from pointsman.archive.store import text_search
+from pointsman.archive.store import phrase_frequencies, text_search
 from pointsman.archive.store.base import Scope
+from pointsman.archive.store.corpus import Corpus
 from pointsman.archive.store.postings import TITLE, Occurrences, PassageTexts, Postings, index, pack, unpack
-from pointsman.archive.store.text_search import Corpus, TextSearch, pieces
+from pointsman.archive.store.text_search import TextSearch, pieces
 from tests.archive.fts5 import Fts5, passages, quoted, term
 
 EVERYTHING = Scope()
@@ -32,7 +33,7 @@ class Segments:
             self._segments.append([unpack(block.data, block.positions) for block in pack(indexed)])
             self.lengths |= lengths
 
-    def read(self, words: Sequence[str], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
+    def read(self, words: Mapping[str, int], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
         self.asked += words
         found: defaultdict[str, list[Occurrences]] = defaultdict(list)
         for word in words:
@@ -42,7 +43,7 @@ class Segments:
         return found
 
     def common(self, words: Sequence[str]) -> Mapping[str, int]:
-        found = self.read(words, positions=False)
+        found = self.read(dict.fromkeys(words, 0), positions=False)
         return {word: sum(len(each.passages) for each in found[word]) for word in words}
 
 
@@ -53,7 +54,7 @@ def made(texts: Sequence[PassageTexts], size: int = 100, dead: Sequence[int] = (
     for number, length in segments.lengths.items():
         lengths[number], documents[number] = length, number // 10 + 1
     documents[list(dead)] = 0
-    return TextSearch(segments, Corpus(documents, documents, lengths)), segments
+    return TextSearch(segments, Corpus.of(documents, documents, lengths)), segments
 
 
 def by_fts5(reference: Fts5, query: Query, limit: int, enough: int) -> dict[int, float]:
@@ -137,7 +138,7 @@ def test_a_phrase_is_found_in_one_column_only_and_titles_alone() -> None:
     search, _ = made(texts)
     assert search.passages("red apple").tolist() == [2, 3]
     assert search.passages("red apple", frozenset((TITLE,))).tolist() == [2]
-    assert search.passages("apple", text_search.BODY).tolist() == [1, 3]
+    assert search.passages("apple", phrase_frequencies.BODY).tolist() == [1, 3]
     assert search.with_all([["red"], ["plum", "pear"]]).tolist() == [1, 2, 3]
     assert search.with_all([["red apple", "nothing"], ["plum"]]).tolist() == [2, 3]
 

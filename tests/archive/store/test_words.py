@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from pointsman.archive.search.query_parser import parse
 from pointsman.archive.store import postings
-from pointsman.archive.store.sql import passage_texts, words
+from pointsman.archive.store.corpus import Corpus
+from pointsman.archive.store.sql import passage_map, passage_texts, words
 from pointsman.archive.store.sql.passage_texts import compress, decompress
 from tests.archive.engines import AnyStorage, Place
 from tests.archive.sample_documents import fill, prepared
@@ -58,7 +60,9 @@ def test_many_writes_leave_few_segments_and_an_index_that_agrees(quiet: AnyStora
     assert_index_agrees(quiet)
 
 
-def test_every_step_of_a_merge_leaves_the_same_answers(quiet: AnyStorage) -> None:
+def test_every_step_of_a_merge_leaves_the_same_answers(quiet: AnyStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "BLOCKS_PER_STEP", 1)
+    monkeypatch.setattr(words, "ROWS_PER_STEP", 3)
     write_some(quiet, random.Random(2), 40)
     questions = ["kettlea", "walrusb tidec", f'"{WORDS[3]} {WORDS[7]}" stoned', "+cupe -kettleb"]
     before = [found(quiet, question) for question in questions]
@@ -69,6 +73,17 @@ def test_every_step_of_a_merge_leaves_the_same_answers(quiet: AnyStorage) -> Non
         assert [found(quiet, question) for question in questions] == before
     assert steps > 20
     assert_index_agrees(quiet)
+
+
+def test_small_segments_are_merged_in_one_step(quiet: AnyStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postings, "POSTINGS_PER_BLOCK", 2_048)
+    for turn in range(postings.FAN_IN):
+        fill(quiet, prepared(f"{turn}.md", f"kettle number{turn}"))
+    assert rows(quiet, "segments WHERE ready = 1") == postings.FAN_IN
+    assert quiet.housekeeper._step()
+    assert rows(quiet, "segments WHERE ready = 1") == 1
+    assert quiet.housekeeper._step()
+    assert rows(quiet, "segments") == 1
 
 
 def test_a_merge_goes_on_after_its_process_ended(quiet: AnyStorage, place: Place) -> None:
@@ -92,6 +107,12 @@ def test_words_of_deleted_passages_leave_the_file(quiet: AnyStorage) -> None:
         assert rows(quiet, table) == 0, table
 
 
+def documents_in(corpus: Corpus) -> list[int]:
+    """The document of each passage; 0 for a deleted one."""
+    assert corpus.words == corpus.lengths[corpus.alive].sum()
+    return [int(document) for document in np.where(corpus.alive, corpus.document_of, 0)]
+
+
 def in_another_thread(act: Callable[[], object]) -> None:
     """In this thread, PostgreSQL would read in the view that is open."""
     with ThreadPoolExecutor(1) as pool:
@@ -102,22 +123,22 @@ def in_another_thread(act: Callable[[], object]) -> None:
 def test_a_reader_whose_view_is_older_sees_that_and_spoils_nothing_for_newer_ones(
     quiet: AnyStorage, place: Place, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    monkeypatch.setattr(words, "_DELETIONS_KEPT", kept)
-    map_ = words.PassageMap()
+    monkeypatch.setattr(passage_map, "_DELETIONS_KEPT", kept)
+    map_ = passage_map.PassageMap()
     write_some(quiet, random.Random(6), 30)
     first, second, third = (place.open() for _ in range(3))  # views of their own
     with first.database.reading() as older, second.database.reading() as old:
-        seen = [words.PassageMap().current(view)[0].document_of.tolist() for view in (older,)]
+        seen = [documents_in(passage_map.PassageMap().current(older)[0])]
         write_some(quiet, random.Random(7), 10)
-        seen.append(words.PassageMap().current(old)[0].document_of.tolist())
+        seen.append(documents_in(passage_map.PassageMap().current(old)[0]))
         write_some(quiet, random.Random(8), 10)
         with third.database.reading() as new:
-            seen.append(words.PassageMap().current(new)[0].document_of.tolist())
+            seen.append(documents_in(passage_map.PassageMap().current(new)[0]))
             for view, expected in ((old, seen[1]), (new, seen[2]), (old, seen[1]), (older, seen[0]), (new, seen[2])):
                 corpus, cache = map_.current(view)
-                assert corpus.document_of.tolist() == expected
+                assert documents_in(corpus) == expected
                 assert map_._newest is not None
-                assert (cache is None) == (len(map_._newest.corpus.lengths) > len(expected))
+                assert (cache is None) == (map_._newest.last >= len(expected))
     for storage in (first, second, third):
         storage.close()
     fill(quiet, prepared("a.md", "zebra one"))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from pointsman.archive.cpu_turns import computing
 from pointsman.archive.store.base import PendingPassage, Space
 
 if TYPE_CHECKING:  # heavy: loaded when there is something to embed
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # heavy: loaded when there is something to embed
 
 MAX_CHARS = 6_000  # of one text; passages are shorter, queries may not be
 BATCH = 128  # texts
+TEXTS_PER_TURN = 16  # of a model in this process: some milliseconds
 BATCH_DEADLINE_S = 120.0
 PROBE_DEADLINE_S = 30.0  # to find out the dimension of a server's vectors
 
@@ -106,10 +108,21 @@ def _weighted(embeddings: Embeddings, passages: Sequence[PendingPassage]) -> NDA
     titles = [rows.setdefault(passage.title, len(rows)) for passage in passages]
     headings = [rows.setdefault(passage.heading or "", len(rows)) for passage in passages]
     texts = [rows.setdefault(passage.text, len(rows)) for passage in passages]
-    vectors = embeddings.embed(list(rows), deadline_s=BATCH_DEADLINE_S)
+    vectors = np.concatenate([_embed_in_turn(embeddings, some) for some in _parts(list(rows))])
     weights = np.array([[_title_weight(passage.title)] for passage in passages], dtype=np.float32)
     mixed = vectors[texts] + weights * vectors[titles] + HEADING_WEIGHT * vectors[headings]
     return unit(mixed.astype("f4", copy=False))
+
+
+def _embed_in_turn(embeddings: Embeddings, texts: Sequence[str]) -> NDArray[np.float32]:
+    with computing():
+        return embeddings.embed(texts, deadline_s=BATCH_DEADLINE_S)
+
+
+def _parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """So few that a search does not wait for long."""
+    for start in range(0, len(texts), TEXTS_PER_TURN):
+        yield texts[start : start + TEXTS_PER_TURN]
 
 
 def _title_weight(title: str) -> float:

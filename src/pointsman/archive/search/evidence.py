@@ -13,6 +13,7 @@ from pointsman.providers.text import beginnings, tokens
 
 ENOUGH_WORDS = 5  # of a long query: a hit with so many of average weight covers it
 _KEPT_CHARS = 64  # of what is cached
+_KEPT_WORDS = 65_536
 _PUNCTUATION = '.,;:!?()"'
 COMMON_WORDS_ONLY = 0.2  # for a query without a word that carries meaning, like "what is the"
 
@@ -43,21 +44,38 @@ class WeightedQuery:
 def stems_in(text: str, beginning: frozenset[str]) -> set[str]:
     """The stems of a text, computed once for what stands between blanks: passages repeat words and names.
 
-    Plain words that begin otherwise (`beginning`: pairs of letters) are left out: stemming is most of the work.
+    Plain words that begin otherwise (`beginning`: see `beginnings`) are left out: stemming is most of the work.
     """
+    first = {each[:1] for each in beginning} | {_ANY}
+    wanted = tuple(beginning)
     found: set[str] = set()
-    for written in set(text.split()):
-        if len(written) <= _KEPT_CHARS and (begins := _beginning(written)) is not None and begins not in beginning:
-            continue
-        found |= _known_stems(written) if len(written) <= _KEPT_CHARS else frozenset(tokens(written))
+    for written in [each for each in set(text.split()) if _first_letters[each] in first]:
+        if len(written) > _KEPT_CHARS:
+            found.update(tokens(written))
+        elif _first_letters[written] == _ANY or _plain(written).startswith(wanted):
+            found |= _known_stems(written)
     return found
 
 
-@lru_cache(maxsize=65_536)
-def _beginning(written: str) -> str | None:
-    """The first two letters of a plain word; None for what may have several stems."""
+class _FirstLetters(dict[str, str]):
+    """The first letter of what stands between blanks, if it is a plain word: one stem; else `_ANY`."""
+
+    def __missing__(self, written: str) -> str:
+        word = _plain(written)
+        if len(written) > _KEPT_CHARS or not (word.isalpha() and word.isascii() and word.islower()):
+            return _ANY
+        if len(self) >= _KEPT_WORDS:
+            self.clear()
+        return self.setdefault(written, word[:1])
+
+
+def _plain(written: str) -> str:
     word = written.strip(_PUNCTUATION)
-    return word[:2].lower() if word.isalpha() and word.isascii() and word[1:].islower() else None
+    return word[:1].lower() + word[1:]
+
+
+_ANY = ""
+_first_letters = _FirstLetters()
 
 
 @lru_cache(maxsize=32_768)

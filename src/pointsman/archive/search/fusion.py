@@ -20,7 +20,12 @@ def fuse(words: Mapping[int, float], meaning: Mapping[int, float], weight: float
 
 
 def lead(ranked: Mapping[int, float], first: Mapping[int, int]) -> dict[int, float]:
-    """Those in `first` before the others, the highest count first. A score rises to that of the next in rank."""
+    """Those in `first` before the others, the highest count first. A score rises to that of the next in rank.
+
+    `ranked`: best first.
+    """
+    if not first:
+        return dict(ranked)
     numbers = sorted({**ranked, **first}, key=lambda number: (first.get(number, 0), ranked.get(number, 0.0), -number))
     best = 0.0
     scores = {}

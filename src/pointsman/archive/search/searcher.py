@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pointsman.archive.cpu_turns import computing
 from pointsman.archive.embedding.base import EmbeddingError, Embeddings, comparable, passage_space
 from pointsman.archive.embedding.passage_vectors import MixedSpacesError
 from pointsman.archive.model.query import Filters, Query
@@ -106,7 +107,7 @@ class Searcher:
                 why = str(error) or ("" if by_words else "There are no vectors to compare: searched by words instead.")
                 vector, by_words = None, True
                 notices += filter(None, [why])
-            with self._storage.reading():
+            with self._storage.reading(), computing():
                 return self._ranked(query, limit, vector, by_words, max_distance, notices)
 
     def _ranked(
@@ -227,7 +228,9 @@ class Searcher:
         if max_distance is not None:
             ranked = {number: score for number, score in ranked.items() if _distance(number, cosines) <= max_distance}
         best = list(ranked)[: limit + SPARE]
-        passages = self._storage.passages.passages(best)
+        passages = self._storage.passages.passages(best[:limit])
+        if len(passages) < limit < len(best):  # some were removed meanwhile
+            passages |= self._storage.passages.passages(best[limit:])
         existing = [number for number in best if number in passages][:limit]
         scores = [min(1.0, max(0.0, ranked[number])) for number in existing]
         if weighted is not None:

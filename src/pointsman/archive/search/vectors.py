@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pointsman.archive.store.base import (
     LargeVectorSearch,
     Near,
+    Scope,
     Space,
     StoredVector,
     VectorChanges,
@@ -29,6 +30,8 @@ BLOCK = 4_096  # rows added at a time: a matrix grows without being copied
 EXACT_UP_TO = 16_384  # vectors: as many are compared in full
 LIKELY = 4_096  # vectors of a larger matrix that are compared in full
 SPARE = 16  # times the limit, if that is more
+_ROW_BITS = 32
+_ROW = (1 << _ROW_BITS) - 1
 
 
 class Matrix:
@@ -47,6 +50,7 @@ class Matrix:
         self.numbers = np.zeros(0, dtype=np.int64)  # 0: the row is free
         self._documents = np.zeros(0, dtype=np.int64)
         self._free: list[int] = []
+        self._used: NDArray[np.int64] | None = None  # the rows with a vector; None: they have changed
 
     def put(self, added: Sequence[StoredVector]) -> list[int]:
         """Add vectors; their rows."""
@@ -63,11 +67,13 @@ class Matrix:
             here = rows // BLOCK == number
             self._blocks[number][rows[here] % BLOCK] = stored[here]
         self._signs[:, rows] = _signs(stored).T
+        self._used = None
         self.numbers[rows] = [each.number for each in added]
         self._documents[rows] = [each.document for each in added]
         return taken
 
     def drop(self, row: int) -> None:
+        self._used = None
         self.numbers[row] = 0
         self._free.append(row)
 
@@ -79,7 +85,7 @@ class Matrix:
         """The highest cosines first; equal ones by number."""
         import numpy as np
 
-        rows = np.flatnonzero(self._passing(wanted))
+        rows = self._passing(wanted)
         if len(rows) > max(EXACT_UP_TO, limit):
             rows = self._likely(vector, rows, max(LIKELY, SPARE * limit))
         cosines = self._cosines(vector, rows)
@@ -88,27 +94,36 @@ class Matrix:
             rows, cosines = rows[best], cosines[best]
         return _sorted([Near(*each) for each in zip(self.numbers[rows].tolist(), cosines.tolist(), strict=True)])
 
-    def _passing(self, wanted: VectorFilter) -> NDArray[np.bool_]:
+    def _passing(self, wanted: VectorFilter) -> NDArray[np.int64]:
+        """The rows to compare, ascending."""
         import numpy as np
 
-        passing = self.numbers > 0
+        if self._used is None:
+            self._used = np.flatnonzero(self.numbers)
+        if wanted == VectorFilter(Scope(wanted.scope.collections)):
+            return self._used
+        numbers = self.numbers[self._used]
+        passing = np.ones(len(numbers), np.bool_)
         if wanted.scope.documents is not None:
-            passing &= np.isin(self._documents, _array(wanted.scope.documents))
+            passing &= np.isin(self._documents[self._used], _array(wanted.scope.documents))
         if wanted.only is not None:
-            passing &= np.isin(self.numbers, _array(wanted.only))
+            passing &= np.isin(numbers, _array(wanted.only))
         if wanted.never:
-            passing &= ~np.isin(self.numbers, _array(wanted.never))
-        return passing
+            passing &= ~np.isin(numbers, _array(wanted.never))
+        return self._used[passing]
 
     def _likely(self, vector: NDArray[np.float32], rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
         """Those of the rows, at least `count`, whose signs differ least from the vector's."""
         import numpy as np
 
         (signs,) = _signs(vector[np.newaxis])
-        differing = np.zeros(len(self.numbers), np.uint16)
-        for row, sign in zip(self._signs[:, : len(differing)], signs, strict=True):
-            differing += np.bitwise_count(row ^ sign)
-        if len(rows) < len(differing):
+        size = len(self.numbers)
+        differing, bits = np.zeros(size, np.uint16), np.empty(size, np.uint8)
+        different = np.empty(size, np.uint64)
+        for row, sign in zip(self._signs[:, :size], signs, strict=True):
+            np.bitwise_count(np.bitwise_xor(row, sign, out=different), out=bits)
+            differing += bits
+        if len(rows) < size:
             differing = differing[rows]
         counts = np.cumsum(np.bincount(differing, minlength=1))
         return rows[differing <= np.searchsorted(counts, min(count, len(rows)))]
@@ -119,11 +134,14 @@ class Matrix:
         if not len(rows):
             return np.zeros(0, np.float32)
         ends = np.searchsorted(rows, np.arange(1, len(self._blocks) + 1) * BLOCK)
-        parts = []
+        cosines = np.empty(len(rows), np.float32)
+        chosen = np.empty((BLOCK, self._dimension), np.float32)
         for number, (first, end) in enumerate(pairwise([0, *ends.tolist()])):
             block = self._blocks[number]
-            parts.append((block if end - first == BLOCK else block[rows[first:end] - number * BLOCK]) @ vector)
-        return np.concatenate(parts)
+            if end - first < BLOCK:  # `clip` writes without a copy; no row is beyond
+                block = block.take(rows[first:end] - number * BLOCK, 0, chosen[: end - first], "clip")
+            np.dot(block, vector, out=cosines[first:end])
+        return cosines
 
     def _grow(self) -> None:
         import numpy as np
@@ -146,7 +164,7 @@ class VectorIndex:
         self._cursor: VectorCursor | None = None
         self._space: Space | None = None
         self._matrices: dict[int, Matrix] = {}
-        self._rows: dict[int, tuple[Matrix, int]] = {}
+        self._rows: dict[int, int] = {}  # by passage: its collection and row as one number, which the GC need not visit
 
     def refresh(self) -> Space | None:
         load_numpy()
@@ -170,8 +188,8 @@ class VectorIndex:
 
     def cosines(self, vector: NDArray[np.float32], numbers: Iterable[int]) -> dict[int, float]:
         with self._lock:
-            rows = {number: self._rows[number] for number in numbers if number in self._rows}
-            return {number: float(matrix.row(row) @ vector) for number, (matrix, row) in rows.items()}
+            known = [number for number in numbers if number in self._rows]
+            return {number: float(self._vector(number) @ vector) for number in known}
 
     def centroid(self, numbers: Sequence[int]) -> NDArray[np.float32] | None:
         import numpy as np
@@ -179,10 +197,10 @@ class VectorIndex:
         from pointsman.providers.embeddings import unit
 
         with self._lock:
-            rows = [self._rows[number] for number in numbers if number in self._rows]
+            rows = [self._vector(number) for number in numbers if number in self._rows]
             if not rows:
                 return None
-            total = np.stack([matrix.row(row) for matrix, row in rows]).sum(axis=0, keepdims=True)
+            total = np.stack(rows).sum(axis=0, keepdims=True)
         direction: NDArray[np.float32] = unit(total)[0]
         return direction if direction.any() else None
 
@@ -197,14 +215,17 @@ class VectorIndex:
         for number in changes.removed:
             located = self._rows.pop(number, None)
             if located is not None:
-                matrix, row = located
-                matrix.drop(row)
+                self._matrices[located >> _ROW_BITS].drop(located & _ROW)
         for collection, added in _by_collection(changes.added).items():
             matrix = self._matrix_of(collection)
             rows = zip(added, matrix.put(added), strict=True)
-            self._rows.update({stored.number: (matrix, row) for stored, row in rows})
+            self._rows.update({stored.number: collection << _ROW_BITS | row for stored, row in rows})
         self._cursor = changes.cursor
         return True
+
+    def _vector(self, number: int) -> NDArray[np.float32]:
+        located = self._rows[number]
+        return self._matrices[located >> _ROW_BITS].row(located & _ROW)
 
     def _newer_than(self, cursor: VectorCursor | None) -> bool:
         """Whether the space has been replaced since: a view that began before still sees the former one."""

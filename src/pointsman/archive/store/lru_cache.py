@@ -35,8 +35,10 @@ class LruCache(Generic[Key, Value]):
 
     def put(self, key: Key, value: Value) -> None:
         with self._lock:
-            if key not in self._values:
-                self._values[key] = value
-                self._room -= value.bytes + OVERHEAD
+            known = self._values.pop(key, None)
+            if known is not None:
+                self._room += known.bytes + OVERHEAD
+            self._values[key] = value
+            self._room -= value.bytes + OVERHEAD
             while self._room < 0:
                 self._room += self._values.popitem(last=False)[1].bytes + OVERHEAD

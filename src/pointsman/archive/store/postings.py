@@ -73,8 +73,11 @@ class SegmentSize(NamedTuple):
 class PostingsReader(Protocol):
     """What an engine gives the ranking: one consistent view of its segments."""
 
-    def read(self, words: Sequence[str], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
-        """By word: its occurrences in all segments, the oldest segment first; a word that is nowhere may be missing."""
+    def read(self, words: Mapping[str, int], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
+        """By word: its occurrences, the oldest segment first; a word that is nowhere may be missing.
+
+        `words`: with the number of a passage. Segments without any above it may be left out.
+        """
         ...
 
     def common(self, words: Sequence[str]) -> Mapping[str, int]:
@@ -217,6 +220,42 @@ def unpack(data: bytes, positions: bytes | None = None) -> Postings:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PackedBlock:
+    """A block as it is stored, without positions. Of a word, its own part is unpacked."""
+
+    data: bytes
+
+    @property
+    def bytes(self) -> int:
+        return len(self.data)
+
+    def find(self, word: str) -> list[Occurrences]:
+        lengths = _HEADER.unpack_from(self.data)
+        ends = list(accumulate(lengths, initial=_HEADER.size))
+        place = _place(self.data[ends[0] : ends[1]], word.encode())
+        if place is None:
+            return []
+        lists, sizes_, gaps, repeated, repeats = (self.data[start:end] for start, end in pairwise(ends[1:]))
+        codes = np.frombuffer(lists, np.uint8)
+        sizes = _decode(sizes_)
+        first, end = (*(codes >= _NEW_WORD).nonzero()[0][place : place + 2].tolist(), len(codes))[:2]
+        start = int(sizes[:first].sum())
+        own = sizes[first:end]
+        stop = start + int(own.sum())
+        passages = _summed(_decode_part(gaps, start, stop), own)
+        several = np.unpackbits(np.frombuffer(repeated, np.uint8), count=stop).view(np.bool_)
+        counts = np.ones(stop - start, np.int64)
+        before, after = (int(np.count_nonzero(several[:end])) for end in (start, stop))
+        counts[several[start:]] = _decode_part(repeats, before, after) + 2
+        found = []
+        at = 0
+        for code, size in zip(codes[first:end].tolist(), own.tolist(), strict=True):
+            found.append(Occurrences(code % _NEW_WORD, passages[at : at + size], counts[at : at + size], _NO_POSITIONS))
+            at += size
+        return found
+
+
 def to_merge(segments: Sequence[SegmentSize]) -> list[int]:
     """The segments to merge next, oldest first; none if there are few. `segments`: in the order of their passages.
 
@@ -236,6 +275,12 @@ def to_merge(segments: Sequence[SegmentSize]) -> list[int]:
         run.append(segment)
         total += passages
     return run[::-1] if len(run) >= FAN_IN else []
+
+
+def _place(words: bytes, word: bytes) -> int | None:
+    """Where a word is among words with blanks between them."""
+    at = b" ".join((b"", words, b"")).find(b" ".join((b"", word, b"")))
+    return words.count(b" ", 0, at) if at >= 0 else None
 
 
 class _Numbering(dict[str, int]):
@@ -325,10 +370,22 @@ def _decode(encoded: bytes) -> Numbers:
     last = stored < 0x80
     if last.all():
         return stored.astype(np.int64)
-    ends = np.flatnonzero(last)
+    ends = last.nonzero()[0]
     starts = np.concatenate([[0], ends[:-1] + 1])
     numbers: Numbers = (stored[starts] & 0x7F).astype(np.int64)
     for byte in range(1, int((ends - starts).max()) + 1):
-        has = np.flatnonzero(ends - starts >= byte)
+        has = (ends - starts >= byte).nonzero()[0]
         numbers[has] |= (stored[starts[has] + byte] & 0x7F).astype(np.int64) << 7 * byte
     return numbers
+
+
+def _decode_part(encoded: bytes, first: int, end: int) -> Numbers:
+    """The numbers from one place to another."""
+    stored = np.frombuffer(encoded, np.uint8)
+    ends = (stored < 0x80).nonzero()[0]
+    if len(ends) == len(stored):
+        return stored[first:end].astype(np.int64)
+    return _decode(encoded[int(ends[first - 1]) + 1 if first else 0 : int(ends[end - 1]) + 1 if end else 0])
+
+
+_NO_POSITIONS: Numbers = np.zeros(0, np.int64)

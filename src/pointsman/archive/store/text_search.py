@@ -11,92 +11,28 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 
 from pointsman.archive.model.query import Query
 from pointsman.archive.store.base import Scope, TextHit
+from pointsman.archive.store.corpus import K1, Corpus, Scores
 from pointsman.archive.store.lru_cache import LruCache
-from pointsman.archive.store.postings import HEADING, PARTS, TEXT, TITLE, Flags, Numbers, Occurrences, PostingsReader
+from pointsman.archive.store.phrase_frequencies import EVERYWHERE, Columns, FrequencyCache, Phrase, PhraseFrequencies
+from pointsman.archive.store.postings import PARTS, Flags, Numbers, PostingsReader
 from pointsman.archive.text.tokenizer import tokenize
 from pointsman.archive.text.words import split_identifier
 
-Scores = npt.NDArray[np.float64]
-SmallNumbers = npt.NDArray[np.int32]
-Columns = frozenset[int]
-
-WEIGHTS = {TITLE: 2.0, HEADING: 1.0, TEXT: 1.0, PARTS: 0.5}
-K1, B = 1.2, 0.75
 LEAST_IDF = 1e-6  # of a word that half of all passages have
-EVERYWHERE: Columns = frozenset(WEIGHTS)
-BODY: Columns = frozenset((HEADING, TEXT, PARTS))
 MOST_WORDS = 512  # looked up for one query, pieces and parts included
 MOST_PHRASE_WORDS = 64
 MOST_POSTINGS = 5_000_000  # of common words that a query may read: some tenths of a second
-CACHE_BYTES = 32_000_000  # of a `FoundCache`
 COMMON_IDENTIFIER = 20  # passages: one in more of them (`utf-8`, `GitHub`) is a word like others
 
 _PIECE = re.compile(r"[^\W_]{2,}")
-_POSITION_BITS = 24
+_FEW = 10  # times the limit: as many are sorted at once
 _GROUP = 32  # scores of which only the best is looked at first
-_SPARSE = 16  # a sixteenth of the passages is sorted faster than all are counted
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """All passages, by number; arrays of the same length. 0: deleted, or never used."""
-
-    document_of: SmallNumbers
-    collection_of: SmallNumbers
-    lengths: SmallNumbers  # words of each passage
-
-    @cached_property
-    def alive(self) -> Flags:
-        alive = self.document_of > 0
-        alive.flags.writeable = False  # shared by all searches
-        return alive
-
-    @cached_property
-    def total(self) -> int:
-        return int(np.count_nonzero(self.alive))
-
-    @cached_property
-    def norms(self) -> Scores:
-        """How the length of each passage damps the frequency of its words."""
-        average = float(self.lengths[self.alive].sum(dtype=np.int64)) / max(1, self.total)
-        relative = self.lengths.astype(np.float64) / (average or 1.0)
-        norms: Scores = K1 * (1 - B + B * relative)
-        return norms
-
-    @cached_property
-    def passages_of(self) -> Numbers:
-        """How many each document has, by its number."""
-        counts = np.bincount(self.document_of).astype(np.int64)
-        counts[0] = 0
-        return counts
-
-    def documents(self, passages: Numbers) -> Numbers:
-        """The document of each passage."""
-        return self.document_of[passages].astype(np.int64)
-
-    def within(self, scope: Scope) -> Flags:
-        allowed = self.alive
-        for of, chosen in ((self.collection_of, scope.collections), (self.document_of, scope.documents)):
-            if chosen is not None:
-                table = np.zeros(int(of.max(initial=0)) + 1, np.bool_)
-                table[[number for number in chosen if number < len(table)]] = True
-                allowed = allowed & table[of]
-        return allowed
-
-
-@dataclass(frozen=True, slots=True)
-class Phrase:
-    """Adjacent words in one of some columns."""
-
-    words: tuple[str, ...]
-    columns: Columns = EVERYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +72,20 @@ FoundCache = LruCache[Phrase, Found]
 class TextSearch:
     """One consistent state of the index. Not thread-safe."""
 
-    def __init__(self, reader: PostingsReader, corpus: Corpus, cache: FoundCache | None = None) -> None:
-        """`cache`: shared by all searches in the same state."""
+    def __init__(
+        self,
+        reader: PostingsReader,
+        corpus: Corpus,
+        scored: FoundCache | None = None,
+        frequencies: FrequencyCache | None = None,
+    ) -> None:
+        """`scored`: shared by all searches in the same state; `frequencies`: by those in all states."""
         self._reader = reader
         self.corpus = corpus
-        self._cache = cache
-        self._occurrences: dict[tuple[str, bool], Sequence[Occurrences]] = {}
+        self._cache = scored
+        self._frequencies = PhraseFrequencies(reader, corpus, frequencies)
         self._found: dict[Phrase, Found] = {}
-        self._summed: tuple[Counter[Phrase], Scores] = Counter(), np.zeros(len(corpus.document_of))
+        self._summed: tuple[Counter[Phrase], Scores] = Counter(), np.zeros(len(corpus.alive))
 
     def search(self, query: Query, limit: int, *, enough: int, scope: Scope) -> list[TextHit]:
         """Fits `PassageStore.search`, within a scope."""
@@ -248,7 +190,7 @@ class TextSearch:
         return reduce(np.logical_and, [self._any(group) for group in read], allowed)
 
     def _any(self, read: Iterable[Phrase]) -> Flags:
-        flags = np.zeros(len(self.corpus.document_of), np.bool_)
+        flags = np.zeros(len(self.corpus.alive), np.bool_)
         for phrase in read:
             flags[self._phrase(phrase).passages] = True
         return flags
@@ -256,7 +198,7 @@ class TextSearch:
     def _sums(self, counted: Counter[Phrase]) -> Scores:
         """The score of each passage, by phrases and how often each counts."""
         if counted != self._summed[0]:
-            sums = np.zeros(len(self.corpus.document_of))
+            sums = np.zeros(len(self.corpus.alive))
             for phrase, times in counted.items():
                 found = self._phrase(phrase)
                 sums[found.passages] += found.scores if times == 1 else times * found.scores
@@ -265,8 +207,11 @@ class TextSearch:
 
     def _best(self, sums: Scores, matching: Flags, limit: int) -> list[TextHit]:
         """The matching passages with the highest scores; equal ones by number."""
-        candidates = np.where(matching, sums, -1.0)
-        numbers = np.flatnonzero(candidates >= max(0.0, _bound(candidates, limit)))
+        if np.count_nonzero(matching) <= _FEW * limit:
+            numbers = np.flatnonzero(matching)
+        else:
+            candidates = np.where(matching, sums, -1.0)
+            numbers = np.flatnonzero(candidates >= max(0.0, _bound(candidates, limit)))
         scores = sums[numbers]
         order = np.lexsort((numbers, -scores))[:limit]
         return [TextHit(*hit) for hit in zip(numbers[order].tolist(), scores[order].tolist(), strict=True)]
@@ -274,7 +219,7 @@ class TextSearch:
     def _phrase(self, phrase: Phrase) -> Found:
         found = self._known(phrase)
         if found is None:
-            found = self._found[phrase] = self._scored(*self._weighted(self._located(phrase)))
+            found = self._found[phrase] = self._scored(*self._frequencies.of(phrase))
             if self._cache is not None:
                 self._cache.put(phrase, found)
         return found
@@ -286,89 +231,20 @@ class TextSearch:
                 self._found[phrase] = cached
         return self._found.get(phrase)
 
-    def _located(self, phrase: Phrase) -> list[tuple[int, Numbers, Numbers]]:
-        """By column: the passages, ascending but not unique over segments' order, and how often each has the phrase."""
-        if len(phrase.words) == 1:
-            lists = self._read(phrase.words[0])
-            return [(each.column, each.passages, each.counts) for each in lists if each.column in phrase.columns]
-        located = []
-        for column in sorted(phrase.columns):
-            places = self._adjacent(phrase.words, column)
-            passages, counts = np.unique(places >> _POSITION_BITS, return_counts=True)
-            located.append((column, passages, counts))
-        return located
-
-    def _adjacent(self, words: Sequence[str], column: int) -> Numbers:
-        """Where the phrase starts in a column: passage and position as one number."""
-        lists = [[each for each in self._read(word, positions=True) if each.column == column] for word in words]
-        if not all(lists):
-            return NOTHING.passages
-        sizes = [sum(len(each.passages) for each in occurrences) for occurrences in lists]
-        order = sorted(range(len(words)), key=sizes.__getitem__)  # the rarest word first
-        starts = _places(lists[order[0]]) - order[0]
-        for place in order[1:]:
-            others = _places(lists[place]) - place
-            at = np.searchsorted(others, starts)
-            at[at == len(others)] = 0
-            starts = starts[others[at] == starts]
-        return starts
-
     def _scored(self, passages: Numbers, frequencies: Scores) -> Found:
         having = len(passages)
         idf = max(LEAST_IDF, math.log((self.corpus.total - having + 0.5) / (having + 0.5)))
         return Found(passages, idf * (frequencies * (K1 + 1)) / (frequencies + self.corpus.norms[passages]))
 
-    def _weighted(self, located: Sequence[tuple[int, Numbers, Numbers]]) -> tuple[Numbers, Scores]:
-        """The passages that are alive, ascending, and how often each has the phrase, weighted by column."""
-        if not located:
-            return NOTHING.passages, NOTHING.scores
-        alive = self.corpus.alive
-        passages = np.concatenate([each[1] for each in located])
-        weights = np.concatenate([WEIGHTS[column] * counts for column, _, counts in located], dtype=np.float64)
-        if int(passages.max(initial=0)) >= len(alive):  # a segment may be newer than the corpus
-            known = passages < len(alive)
-            passages, weights = passages[known], weights[known]
-        kept = alive[passages]
-        if not kept.all():
-            passages, weights = passages[kept], weights[kept]
-        if len({column for column, _, _ in located}) == 1:
-            return passages, weights
-        if len(passages) < len(alive) // _SPARSE:
-            numbers, inverse = np.unique(passages, return_inverse=True)
-            frequencies: Scores = np.bincount(inverse, weights).astype(np.float64)
-            return numbers, frequencies
-        sums: Scores = np.bincount(passages, weights, minlength=1).astype(np.float64)
-        numbers = np.flatnonzero(sums)
-        return numbers, sums[numbers]
-
     def _prepare(self, read: Iterable[Phrase]) -> None:
         """Read the words of these phrases together."""
-        wanted: dict[bool, dict[str, None]] = {False: {}, True: {}}
-        for phrase in read:
-            if self._known(phrase) is None:
-                wanted[len(phrase.words) > 1].update(dict.fromkeys(phrase.words))
-        for positions, words in wanted.items():
-            new = [word for word in words if (word, positions) not in self._occurrences]
-            if new:
-                found = self._reader.read(new, positions=positions)
-                self._occurrences.update({(word, positions): found.get(word, ()) for word in new})
-
-    def _read(self, word: str, *, positions: bool = False) -> Sequence[Occurrences]:
-        known = self._occurrences.get((word, positions))
-        if known is None:
-            known = self._reader.read([word], positions=positions).get(word, ())
-            self._occurrences[word, positions] = known
-        return known
+        self._frequencies.prepare(phrase for phrase in read if self._known(phrase) is None)
 
 
 def _bound(scores: Scores, count: int) -> float:
     """A number that at least `count` of the scores reach, and not many more: so many groups have one. -1: too few."""
     groups = scores[: len(scores) // _GROUP * _GROUP].reshape(_GROUP, -1).max(axis=0)
     return float(np.partition(groups, len(groups) - count)[len(groups) - count]) if len(groups) > count else -1.0
-
-
-def _places(lists: Sequence[Occurrences]) -> Numbers:
-    return np.concatenate([np.repeat(each.passages << _POSITION_BITS, each.counts) + each.positions for each in lists])
 
 
 def _bounded(texts: Sequence[str]) -> list[str]:

@@ -11,10 +11,11 @@ import numpy as np
 from pointsman.archive.model.context import ItemFilter
 from pointsman.archive.model.query import Query
 from pointsman.archive.store.base import Scope
+from pointsman.archive.store.corpus import Corpus
 from pointsman.archive.store.postings import Occurrences, PassageTexts, Postings, index
 from pointsman.archive.store.sql.context import passing
 from pointsman.archive.store.sql.database import Connection
-from pointsman.archive.store.text_search import Corpus, TextSearch
+from pointsman.archive.store.text_search import TextSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class _Index:
     postings: Postings
     corpus: Corpus
 
-    def read(self, words: Sequence[str], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
+    def read(self, words: Mapping[str, int], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
         return {word: self.postings.find(word) for word in words}
 
     def common(self, words: Sequence[str]) -> Mapping[str, int]:
@@ -61,7 +62,7 @@ def _made(connection: Connection, generation: int) -> _Index:
     found = connection.execute("SELECT row, title, content, module, parts FROM context_items ORDER BY row").fetchall()
     postings, lengths = index(PassageTexts(number, *texts) for number, (_, *texts) in enumerate(found, start=1))
     numbers = np.arange(len(found) + 1, dtype=np.int32)
-    corpus = Corpus(numbers, numbers, np.array([0, *(lengths[number] for number in numbers[1:].tolist())], np.int32))
+    corpus = Corpus.of(numbers, numbers, np.array([0, *(lengths[number] for number in numbers[1:].tolist())], np.int32))
     return _Index(generation, [row for row, *_ in found], postings, corpus)
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pointsman.archive.model.query import Filters
 from pointsman.archive.store.archives import DocumentDescription, Graph, Postings, References
 from pointsman.archive.store.excerpts import excerpt, highlight
+from pointsman.archive.store.phrase_frequencies import BODY
 from pointsman.archive.store.postings import TITLE
 from pointsman.archive.store.sql import citations
 from pointsman.archive.store.sql.database import Connection, Database, placeholders
@@ -18,7 +19,7 @@ from pointsman.archive.store.sql.filters import in_hidden, on_collections, on_do
 from pointsman.archive.store.sql.passage_texts import PLACED, Texts
 from pointsman.archive.store.sql.vocabulary import SqlVocabulary
 from pointsman.archive.store.sql.words import SqlWords
-from pointsman.archive.store.text_search import BODY, TextSearch
+from pointsman.archive.store.text_search import TextSearch
 from pointsman.archive.text.vocabulary import Vocabulary
 
 Numbers = npt.NDArray[np.int64]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pointsman.archive.cpu_turns import computing
 from pointsman.archive.model.documents import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.store.base import CollectionStats, DocumentPage, DocumentSummary, Stats
 from pointsman.archive.store.errors import NameTakenError, StoreError, UnknownCollectionError
@@ -95,7 +96,7 @@ class SqlDocuments:
 
     def put_documents(self, collection: str, documents: Sequence[PreparedDocument]) -> None:
         try:
-            with self._database.writing() as connection:
+            with self._database.writing() as connection, computing(urgent=True):
                 document_writer.put(connection, collection_number(connection, collection), documents)
         except UnicodeEncodeError as error:
             raise StoreError(_surrogate_message(documents)) from error

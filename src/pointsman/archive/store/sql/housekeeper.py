@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from pointsman.archive.cpu_turns import computing
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.store.sql import vocabulary
 from pointsman.archive.store.sql.database import Connection, Database, set_counter
@@ -100,7 +101,7 @@ class Housekeeper:
 
     def _step(self) -> bool:
         """Do one bounded piece of work. False: there was none."""
-        with self._database.writing() as connection:
+        with self._database.writing() as connection, computing():
             cleaned = _delete_removed(connection)
             return merge_step(connection, self._words.corpus(connection)) or cleaned or vocabulary.count(connection)
 

@@ -11,7 +11,7 @@ _STATE = """
 SELECT (SELECT value FROM counters WHERE name = 'epoch'), (SELECT value FROM counters WHERE name = 'passage'),
     (SELECT coalesce(min(seq), 0) FROM tombstones), (SELECT coalesce(max(seq), 0) FROM tombstones),
     (SELECT coalesce(min(seq), 0) FROM vectors), (SELECT coalesce(max(seq), 0) FROM vectors),
-    spaces.id, provider, model, dimension, segments.id
+    spaces.id, provider, model, dimension, segments.id, segments.last
 FROM (SELECT 1 AS one) AS always LEFT JOIN spaces ON in_use = 1 LEFT JOIN segments ON ready = 1
 ORDER BY segments.first
 """
@@ -25,7 +25,7 @@ class State(NamedTuple):
     first_vector: int  # of all spaces; 0: there is none
     last_vector: int
     used: tuple[int, Space] | None  # the space in use, with its number
-    segments: tuple[int, ...]  # of the index of words, that are searched, the oldest first
+    segments: tuple[tuple[int, int], ...]  # of the index of words, the oldest first: each with its last passage
 
 
 def read_state(connection: Connection) -> State:
@@ -35,7 +35,7 @@ def read_state(connection: Connection) -> State:
 
 def _read(connection: Connection) -> State:
     rows = connection.execute(_STATE).fetchall()
-    epoch, passages, first, last, oldest, newest, number, provider, model, dimension, _ = rows[0]
+    epoch, passages, first, last, oldest, newest, number, provider, model, dimension, *_ = rows[0]
     used = (int(number), Space(provider, model, dimension)) if number is not None else None
-    segments = tuple(row[-1] for row in rows if row[-1] is not None)
+    segments = tuple(row[-2:] for row in rows if row[-1] is not None)
     return State(epoch, passages, first, last, oldest, newest, used, segments)

@@ -6,20 +6,20 @@ read and its target is not; one transaction exchanges them.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from pointsman.archive.store.corpus import Corpus
 from pointsman.archive.store.lru_cache import LruCache
+from pointsman.archive.store.phrase_frequencies import FrequencyCache
 from pointsman.archive.store.postings import (
     Occurrences,
+    PackedBlock,
     PassageTexts,
     Postings,
     SegmentSize,
@@ -30,8 +30,9 @@ from pointsman.archive.store.postings import (
     unpack,
 )
 from pointsman.archive.store.sql.database import Connection, Database, counter, once, padded, placeholders, set_counter
+from pointsman.archive.store.sql.passage_map import PassageMap
 from pointsman.archive.store.sql.state import read_state
-from pointsman.archive.store.text_search import CACHE_BYTES, Corpus, FoundCache, TextSearch
+from pointsman.archive.store.text_search import TextSearch
 
 # `first` and `last`: its passages. `ready`: searched. `target`: the segment that it is merged into. `done`: the last
 # word that has been merged into this one.
@@ -62,13 +63,14 @@ BLOCKS_PER_STEP = 2  # of each segment that is merged
 ROWS_PER_STEP = 64  # of merged segments that are deleted
 _BLOCKS_READ = 512  # by one statement
 _LONGEST_KEY = 256  # characters
-BLOCK_CACHE_BYTES = 24_000_000
+BLOCK_CACHE_BYTES = 16_000_000
+FREQUENCY_CACHE_BYTES = 24_000_000
 DIRECTORY_CACHE_BYTES = 64_000_000  # about 5 MB for a million passages
-_DELETIONS_KEPT = 20_000  # for readers that began before the last writes
+_MERGED = "ready = 0 AND target IS NOT NULL"
 _MOST_DEAD = 0.5  # of the passages of a segment, before it is rewritten
 
-BlockCache = LruCache[tuple[int, str, bool], Postings]
-"""Unpacked blocks, by segment, first word and whether they have positions. A segment never changes."""
+BlockCache = LruCache[tuple[int, str, bool], PackedBlock | Postings]
+"""Blocks by segment, first word and whether they have positions, then unpacked. A segment never changes."""
 
 
 def write_segment(connection: Connection, passages: Sequence[PassageTexts]) -> dict[int, int]:
@@ -84,14 +86,16 @@ def write_segment(connection: Connection, passages: Sequence[PassageTexts]) -> d
 
 
 def merge_step(connection: Connection, corpus: Corpus) -> bool:
-    """Do one bounded step of merging segments and deleting merged ones. False: there is nothing to do."""
-    building = connection.execute(
-        "SELECT id, first, last, done FROM segments WHERE ready = 0 AND target IS NULL"
-    ).fetchone()
-    if building:
-        _continue_merge(connection, corpus, *building)
-        return True
-    return _delete_merged(connection) or _start_merge(connection, corpus)
+    """Do one bounded step of merging segments and deleting merged ones. False: there is nothing to do.
+
+    Each write adds a segment, which every search of a new word reads: small ones are merged in a single step.
+    """
+    deleted = _delete_merged(connection)
+    return (
+        _continue_merge(connection, corpus)
+        or (_start_merge(connection, corpus) and _continue_merge(connection, corpus))
+        or deleted
+    )
 
 
 class Located(NamedTuple):
@@ -128,6 +132,7 @@ class Caches(NamedTuple):
     passages: PassageMap
     directories: DirectoryCache
     blocks: BlockCache
+    frequencies: FrequencyCache
 
 
 class SqlWords:
@@ -145,8 +150,8 @@ class SqlWords:
 
     def _search(self, connection: Connection) -> TextSearch:
         caches = self._current_caches(connection)
-        corpus, found = caches.passages.current(connection)
-        return TextSearch(Segments(connection, caches), corpus, found)
+        corpus, scored = caches.passages.current(connection)
+        return TextSearch(Segments(connection, caches), corpus, scored, caches.frequencies)
 
     def _current_caches(self, connection: Connection) -> Caches:
         identity = self._database.identity(connection)
@@ -156,7 +161,13 @@ class SqlWords:
 
 
 def _empty(identity: object) -> Caches:
-    return Caches(identity, PassageMap(), DirectoryCache(DIRECTORY_CACHE_BYTES), BlockCache(BLOCK_CACHE_BYTES))
+    return Caches(
+        identity,
+        PassageMap(),
+        DirectoryCache(DIRECTORY_CACHE_BYTES),
+        BlockCache(BLOCK_CACHE_BYTES),
+        FrequencyCache(FREQUENCY_CACHE_BYTES),
+    )
 
 
 class Segments:
@@ -167,10 +178,10 @@ class Segments:
         self._cache = caches.blocks
         self._known_directories = caches.directories
         self._segments = read_state(connection).segments
-        self._directories: list[Directory] | None = None
+        self._directories: dict[int, Directory] | None = None
 
-    def read(self, words: Sequence[str], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
-        located = {word: self._locate(word) for word in words}
+    def read(self, words: Mapping[str, int], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
+        located = {word: self._locate(word, after) for word, after in words.items()}
         blocks = self._read_blocks([block for found in located.values() for block in found], positions)
         return {
             word: [each for block in found for each in blocks[block.row].find(word)] for word, found in located.items()
@@ -179,14 +190,15 @@ class Segments:
     def common(self, words: Sequence[str]) -> Mapping[str, int]:
         return {word: sum(block.common for block in self._locate(word)) for word in words}
 
-    def _locate(self, word: str) -> list[Located]:
-        """The blocks that may have the word, one of each segment, the oldest first."""
+    def _locate(self, word: str, after: int = 0) -> list[Located]:
+        """The blocks that may have the word in passages above a number, one of each segment, the oldest first."""
         if self._directories is None:
             self._directories = self._load_directories()
-        return [block for directory in self._directories for block in directory.find(word)]
+        directories = [self._directories[segment] for segment, last in self._segments if last > after]
+        return [block for directory in directories for block in directory.find(word)]
 
-    def _load_directories(self) -> list[Directory]:
-        known = {segment: self._known_directories.get(segment) for segment in self._segments}
+    def _load_directories(self) -> dict[int, Directory]:
+        known = {segment: self._known_directories.get(segment) for segment, _ in self._segments}
         missing = [segment for segment, directory in known.items() if directory is None]
         if missing:
             rows = self._connection.execute(
@@ -198,11 +210,11 @@ class Segments:
             for segment in missing:
                 known[segment] = directory = Directory(blocks.get(segment, []))
                 self._known_directories.put(segment, directory)
-        return [directory for directory in known.values() if directory is not None]
+        return {segment: directory for segment, directory in known.items() if directory is not None}
 
-    def _read_blocks(self, wanted: Sequence[Located], positions: bool) -> dict[int, Postings]:
+    def _read_blocks(self, wanted: Sequence[Located], positions: bool) -> dict[int, PackedBlock | Postings]:
         """By row. Adjacent words share a block."""
-        blocks: dict[int, Postings] = {}
+        blocks: dict[int, PackedBlock | Postings] = {}
         missing: dict[int, Located] = {}
         for each in wanted:
             known = blocks.get(each.row) or self._cache.get((each.segment, each.first, positions))
@@ -217,91 +229,9 @@ class Segments:
             for row, *packed in self._connection.execute(
                 f"SELECT {columns} FROM postings WHERE id IN ({placeholders(some)})", some
             ):
-                blocks[row] = unpack(*packed)
+                blocks[row] = unpack(*packed) if positions else PackedBlock(*packed)
                 self._cache.put((missing[row].segment, missing[row].first, positions), blocks[row])
         return blocks
-
-
-class PassageMap:
-    """Which passages there are, in memory. Thread-safe.
-
-    It follows the store incrementally: numbers of passages only grow, and deletions are listed in `tombstones`. For a
-    transaction that began before the newest write, it takes the newest changes back.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._newest: _State | None = None
-        self._cache = FoundCache(CACHE_BYTES)  # of the newest
-        self._gone: deque[tuple[int, int]] = deque(maxlen=_DELETIONS_KEPT)  # tombstones in order, and their passages
-
-    def current(self, connection: Connection) -> tuple[Corpus, FoundCache | None]:
-        """What the transaction sees; None for a cache if other transactions see newer passages."""
-        _, passages, first, last, *_ = read_state(connection)
-        with self._lock:
-            newest = self._newest
-            if newest is not None and (newest.passages, newest.tombstones) == (passages, last):
-                return newest.corpus, self._cache
-            if newest is None or first > newest.tombstones + 1:
-                self._gone.clear()
-                newest = None
-            elif newest.passages > passages or newest.tombstones > last:
-                gone = [passage for seq, passage in self._gone if seq > last]
-                known = len(gone) == newest.tombstones - last
-                return _taken_back(connection, passages, newest.corpus, gone) if known else _read(
-                    connection, passages
-                ), None
-            self._newest = _State(passages, last, self._advanced(connection, passages, newest))
-            self._cache = FoundCache(CACHE_BYTES)
-            return self._newest.corpus, self._cache
-
-    def _advanced(self, connection: Connection, passages: int, known: _State | None) -> Corpus:
-        if known is None:
-            return _read(connection, passages)
-        table = _table(known.corpus, passages + 1)
-        _fill(table, connection, "id > ?", known.passages)
-        gone = connection.execute(
-            "SELECT seq, passage FROM tombstones WHERE seq > ? ORDER BY seq", (known.tombstones,)
-        ).fetchall()
-        table[:, [passage for _, passage in gone]] = 0
-        self._gone += gone
-        return Corpus(*table)
-
-
-class _State(NamedTuple):
-    passages: int  # the highest number
-    tombstones: int  # the last one
-    corpus: Corpus
-
-
-def _read(connection: Connection, passages: int) -> Corpus:
-    table = np.zeros((3, passages + 1), np.int32)
-    _fill(table, connection, "id > ?", 0)
-    return Corpus(*table)
-
-
-def _taken_back(connection: Connection, passages: int, newer: Corpus, gone: Sequence[int]) -> Corpus:
-    """An earlier state: without the passages that came later, and with those that are gone since."""
-    table = _table(newer, passages + 1)
-    _fill(table, connection, f"id IN ({placeholders(gone)})", *gone)
-    return Corpus(*table)
-
-
-def _table(corpus: Corpus, size: int) -> npt.NDArray[np.int32]:
-    """A copy, longer or shorter."""
-    table = np.zeros((3, size), np.int32)
-    size = min(size, len(corpus.lengths))
-    table[:, :size] = corpus.document_of[:size], corpus.collection_of[:size], corpus.lengths[:size]
-    return table
-
-
-def _fill(table: npt.NDArray[np.int32], connection: Connection, condition: str, *values: int) -> None:
-    rows = connection.execute(
-        f"SELECT id, document, collection, length FROM passages WHERE {condition} AND document IS NOT NULL", values
-    ).fetchall()
-    if rows:
-        columns = np.array(rows, np.int64).T
-        table[:, columns[0]] = columns[1:]
 
 
 def _new_segment(connection: Connection, first: int, last: int, passages: int, *, ready: bool) -> int:
@@ -350,9 +280,14 @@ def _start_merge(connection: Connection, corpus: Corpus) -> bool:
     return True
 
 
-def _continue_merge(
-    connection: Connection, corpus: Corpus, target: int, first: int, last: int, done: str | None
-) -> None:
+def _continue_merge(connection: Connection, corpus: Corpus) -> bool:
+    """False: no merge is under way."""
+    building = connection.execute(
+        "SELECT id, first, last, done FROM segments WHERE ready = 0 AND target IS NULL"
+    ).fetchone()
+    if building is None:
+        return False
+    target, first, last, done = building
     sources = connection.execute("SELECT id FROM segments WHERE target = ? ORDER BY first", (target,)).fetchall()
     parts: list[Postings] = []
     ends: list[str] = []
@@ -370,12 +305,13 @@ def _continue_merge(
         _write_blocks(connection, target, merge(parts, corpus.alive))
     if end is not None:
         connection.execute("UPDATE segments SET done = ? WHERE id = ?", (end, target))
-        return
+        return True
     connection.execute("UPDATE segments SET ready = 0 WHERE target = ?", (target,))
     connection.execute(
         "UPDATE segments SET ready = 1, done = NULL, passages = ? WHERE id = ?", (_alive(corpus, first, last), target)
     )
     connection.execute("DELETE FROM segments WHERE id = ? AND passages = 0", (target,))
+    return True
 
 
 def _next_blocks(connection: Connection, segment: int, done: str | None) -> tuple[list[Postings], bool]:
@@ -389,14 +325,15 @@ def _next_blocks(connection: Connection, segment: int, done: str | None) -> tupl
 
 
 def _delete_merged(connection: Connection) -> bool:
-    row = connection.execute("SELECT id FROM segments WHERE ready = 0 AND target IS NOT NULL LIMIT 1").fetchone()
-    if row is None:
+    if not connection.execute(f"SELECT 1 FROM segments WHERE {_MERGED} LIMIT 1").fetchone():
         return False
     deleted = connection.execute(
-        "DELETE FROM postings WHERE id IN (SELECT id FROM postings WHERE segment = ? LIMIT ?)", (*row, ROWS_PER_STEP)
+        "DELETE FROM postings WHERE id IN (SELECT postings.id FROM segments JOIN postings ON segment = segments.id "
+        f"WHERE {_MERGED} LIMIT ?)",
+        (ROWS_PER_STEP,),
     ).rowcount
     if deleted < ROWS_PER_STEP:
-        connection.execute("DELETE FROM segments WHERE id = ?", row)
+        connection.execute(f"DELETE FROM segments WHERE {_MERGED}")
     return True
 
 
