@@ -87,9 +87,12 @@ class Search:
         return True
 
     async def prepare(self) -> None:
-        """Load the search model for the first client. Without a client it would only take memory."""
+        """Load the search model and index all tools for the first client. Without one they would only take memory."""
         await self._servers_first()
         await self._local.prepare()
+        available = await self.catalog.available(OWNER)
+        with self.catalog.watch.postponed():
+            await self._local.prepare_tools([tool.document for tool in available.tools])
         # Of all generations, with the tools of all servers, it would hold the event loop for 40 ms.
         process.exempt_from_collection(process.YOUNG)
 
