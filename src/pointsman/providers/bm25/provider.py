@@ -166,9 +166,13 @@ class BM25SearchProvider:
     def _save(self) -> None:
         """Write prepared tools to the disk after the search that prepared them, in a thread."""
         if self._prepared_tools.unsaved:
-            saving = asyncio.create_task(asyncio.to_thread(self._prepared_tools.save))
+            saving = asyncio.create_task(asyncio.to_thread(self._save_in_thread))
             self._saving.add(saving)
             saving.add_done_callback(self._saving.discard)
+
+    def _save_in_thread(self) -> None:
+        with giving_way():
+            self._prepared_tools.save()
 
     def _cache(self, key: _Key, index: Index) -> None:
         self._indexes[key] = index
