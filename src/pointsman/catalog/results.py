@@ -15,6 +15,7 @@ from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.effects import Effect
 from pointsman.catalog.list_cache import Gap, Snapshot
 from pointsman.providers.base import SearchHit, SearchHits
+from pointsman.providers.fallback import Ranking
 from pointsman.providers.text import foreign_script, tokens
 
 DOUBTFUL = 0.33  # a relevance below this probably does not fit
@@ -87,6 +88,26 @@ class SearchOutcome(Struct, frozen=True):
     fallback: bool
     code: str | None = None  # as in the audit row: why the local provider had to answer
     more: str | None = None  # the other tools of the best result's server
+
+
+def outcome_of(
+    results: tuple[SearchResult, ...],
+    ranking: Ranking,
+    available: Available,
+    queries: Sequence[str],
+    why_no_tools: str | None,
+) -> SearchOutcome:
+    """The outcome of a search, with its notice: what is missing, how well the results fit, and who ranked them."""
+    script, fit = None, why_no_tools
+    if available.tools:
+        script = script_notice(results, queries)
+        fit = fit_notice(results, ranking.hits, queries, in_script=script is None)
+    unavailable = ranking.unavailable
+    fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
+    notice = " ".join(filter(None, (*available.notices, fit, script, fallback))) or None
+    code = unavailable.code if unavailable is not None else None
+    more = more_tools(results, available.tools)
+    return SearchOutcome(results, notice, ranking.provider, unavailable is not None, code, more)
 
 
 def accept_hits(

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from pointsman.catalog.apps import has_app
-from pointsman.catalog.definition_watch import Definition, DefinitionWatch, Named, defined, held_back
+from pointsman.catalog.definition_watch import Definition, DefinitionWatch, Named
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged
-from pointsman.catalog.effects import Effect
 from pointsman.catalog.identities import Identities
+from pointsman.catalog.last_lists import LastLists
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
-from pointsman.catalog.names import display_name
 from pointsman.catalog.overview import (
     INSTRUCTIONS,
     INSTRUCTIONS_WITHOUT_DISCOVERY,
     INSTRUCTIONS_WITHOUT_SERVERS,
-    MAX_KEPT_NAMES,
     NameMemory,
     NoNameMemory,
-    ServerTools,
-    ServerWords,
-    WordCache,
-    describe_servers,
-    kept_names,
-    plain_name,
-    telling_words,
-    write_instructions,
 )
 from pointsman.catalog.pins import Admission, NoPins
 from pointsman.catalog.results import (
@@ -40,19 +30,16 @@ from pointsman.catalog.results import (
     UsageFigures,
     accept_hits,
     best_of_each_first,
-    fallback_notice,
-    fit_notice,
     held_tools,
-    more_tools,
     no_tools_notice,
     no_usage,
+    outcome_of,
     rank_by_usage,
-    script_notice,
     switched_off_notice,
 )
 from pointsman.catalog.rights import RightsIndex
 from pointsman.catalog.starts import is_expected, wait_for_start, why_not_running
-from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, may_still_list, read_key
+from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, read_key
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.core.errors import NOT_RUN, TRY_LATER, ServerUnavailableError, UnknownToolError
 from pointsman.core.kinds import TOOLS
@@ -96,10 +83,9 @@ class ToolCatalogService:
         self._wall_clock = wall_clock
         self._history = DefinitionHistory(changed_tools)
         self.admission = admission
-        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, self._note_names, admission)
-        self._names = names
+        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, self._note_list, admission)
+        self._last = LastLists(self._lists, names)
         self.watch = DefinitionWatch(self._definitions, lambda: self.bundled_servers)
-        self._words = WordCache()
         self._usage = usage
         self._key_index = KeyIndex()
         self._reconfigured = asyncio.Event()  # replaced each time
@@ -110,7 +96,7 @@ class ToolCatalogService:
         self.bundled_servers = _bundled_servers(config)
         self._lists.keep_only(config.servers)
         self._key_index.keep_only(config.servers)
-        self._words.clear()
+        self._last.reconfigure()
         self._reconfigured.set()
         self._reconfigured = asyncio.Event()
 
@@ -181,10 +167,8 @@ class ToolCatalogService:
 
     def permitted(self, caller: Caller, collected: Collected[KnownTool]) -> tuple[KnownTool, ...]:
         """The tools that the caller may use."""
-        tools: list[KnownTool] = []
-        for server_id, part in collected.parts.items():
-            tools.extend(self.rights.permitted(caller, server_id, part.items))
-        return tuple(tools)
+        parts = collected.parts.items()
+        return tuple([tool for one, part in parts for tool in self.rights.permitted(caller, one, part.items)])
 
     async def search(
         self,
@@ -220,18 +204,8 @@ class ToolCatalogService:
             results = rank_by_usage(results, figures)[:max_results]
         if len(queries) > 1:
             results = best_of_each_first(results)
-        script = script_notice(results, queries) if available.tools else None
-        fit = (
-            fit_notice(results, ranking.hits, queries, in_script=script is None)
-            if available.tools
-            else self._why_no_tools(caller, available)
-        )
-        unavailable = ranking.unavailable
-        fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
-        notice = " ".join(filter(None, (*available.notices, fit, script, fallback))) or None
-        code = unavailable.code if unavailable is not None else None
-        more = more_tools(results, available.tools)
-        return SearchOutcome(results, notice, ranking.provider, unavailable is not None, code, more)
+        no_tools = None if available.tools else self._why_no_tools(caller, available)
+        return outcome_of(results, ranking, available, queries, no_tools)
 
     async def trial(
         self, caller: Caller, request: SearchRequest, provider: SearchProvider | Strategy | None = None
@@ -256,8 +230,8 @@ class ToolCatalogService:
         """
         if not self.rights.describes(caller) or self.rights.strategy(caller) is None:
             return None
-        await self._lists.wait_for_first_lists(self.tool_servers(caller))
-        return describe_servers([self._last_known(caller, server_id) for server_id in self.tool_servers(caller)])
+        await self._last.wait_for_first(self.tool_servers(caller))
+        return self._last.describe(self.rights, caller, self.tool_servers(caller))
 
     async def instructions(self, caller: Caller) -> str | None:
         """The instructions of the handshake; None for a project that exposes all tools by name.
@@ -275,8 +249,8 @@ class ToolCatalogService:
             return INSTRUCTIONS_WITHOUT_SERVERS
         if not rights.instructs(caller):
             return INSTRUCTIONS
-        await self._lists.wait_for_first_lists([one for one in usable if not self._names.tool_names(one)])
-        return write_instructions([self._words_of(caller, server_id) for server_id in self.tool_servers(caller)])
+        await self._last.wait_for_first(usable, or_remembered=True)
+        return self._last.instructions(self.rights, caller, self.tool_servers(caller))
 
     async def resolve(self, caller: Caller, tool_key: str) -> KnownTool:
         """The tool of exactly this key, if the caller may use it.
@@ -419,34 +393,14 @@ class ToolCatalogService:
 
         `tool` is its definition, by default the last known one.
         """
-        for_apps, claimed = self._traits(key.server_id, key.tool_name, tool)
+        for_apps, claimed = self._last.traits(key.server_id, key.tool_name, tool)
         if not self.rights.may_use(caller, key.server_id, key.tool_name, claimed) or not self.still_valid(caller):
             return False
         return not for_apps or self.rights.reaches_app_tools(caller)
 
-    def _traits(self, server_id: str, tool_name: str, tool: KnownTool | None = None) -> tuple[bool, Effect]:
-        """Whether a tool is for apps only, and the effect that it claims, by the server's last known list."""
-        last = self._lists.last_list(server_id)
-        if tool is None and last is None:
-            claimed = self._names.claims(server_id).get(tool_name, "destructive")
-            return tool_name in self._names.app_tool_names(server_id), claimed
-        if tool is None and last is not None:
-            tool = last.items.get(tool_name)
-        return (tool.for_apps_only, tool.claimed) if tool is not None else (False, "destructive")
-
-    def _permits_models(self, caller: Caller, server_id: str) -> Callable[[str], bool]:
-        """Whether the caller may use a tool of that name, and a model may see it."""
-        permits = self.rights.permits(caller, server_id)
-
-        def permitted(tool_name: str) -> bool:
-            for_apps, claimed = self._traits(server_id, tool_name)
-            return not for_apps and permits(tool_name, claimed)
-
-        return permitted
-
     def was_listed(self, key: ToolKey) -> bool:
         """Whether the last known list of an enabled server, of this run or an earlier one, has the tool."""
-        return key.tool_name in (self._last_names(key.server_id) or ())
+        return key.tool_name in (self._last.names(self.rights, key.server_id) or ())
 
     async def close(self) -> None:
         """Cancel the background work and wait for its end."""
@@ -461,23 +415,14 @@ class ToolCatalogService:
             self._history.record(source.id, new)
         return tools
 
-    def _note_names(self, server_id: str, tools: Mapping[str, KnownTool]) -> None:
-        for_apps = [name for name, tool in tools.items() if tool.for_apps_only]
-        claims: dict[str, Effect] = {name: tool.claimed for name, tool in tools.items()}
-        self._names.note_tool_names(server_id, tools, for_apps, claims)
+    def _note_list(self, server_id: str, tools: Mapping[str, KnownTool]) -> None:
+        self._last.note(server_id, tools)
         self.watch.listed()
 
     def _definitions(self) -> dict[str, dict[Named, Definition]]:
         """The tools of all enabled servers, and those that wait for approval, with prompts and templates that do."""
-        found: dict[str, dict[Named, Definition]] = {}
-        for server_id in (one for one, server in self.rights.config.servers.items() if server.enabled):
-            last = self._lists.last_list(server_id)
-            tools = found[server_id] = (
-                {} if last is None else {("tool", name): defined(tool) for name, tool in last.items.items()}
-            )
-            held = (one for one in self.admission.held(server_id) if one.kind != "instructions")
-            tools |= {(one.kind, one.name): held_back(one) for one in held}
-        return found
+        enabled = [server_id for server_id, server in self.rights.config.servers.items() if server.enabled]
+        return {server_id: self._last.definitions(server_id, self.admission) for server_id in enabled}
 
     def _authorize(
         self,
@@ -500,7 +445,7 @@ class ToolCatalogService:
         if tool is not None and permitted:
             return tool
         if isinstance(found, ListFailure) and self.still_valid(caller) and self._has_server(caller, key.server_id):
-            names = self._last_names(key.server_id)
+            names = self._last.names(self.rights, key.server_id)
             if names is None or (permitted and key.tool_name in names):
                 raise ServerUnavailableError(key.server_id, found.reason, found.advice)
         raise UnknownToolError(str(key))
@@ -509,7 +454,7 @@ class ToolCatalogService:
         """The definitions of the tools that a caller may use and a model may see, from the last lists, however old."""
         tools: list[Json] = []
         for server_id in self.tool_servers(caller):
-            last = self._lists.last_list(server_id)
+            last = self._last.of(server_id)
             permitted = self.rights.permitted(caller, server_id, last.items) if last is not None else ()
             tools += [one.tool for one in permitted if not one.for_apps_only]
         return tools
@@ -523,59 +468,25 @@ class ToolCatalogService:
 
     def last_list(self, server_id: str) -> Snapshot[KnownTool] | None:
         """The last list that the server gave, however old."""
-        return self._lists.last_list(server_id)
+        return self._last.of(server_id)
 
     def may_have_apps(self, caller: Caller) -> bool:
         """Whether a tool of this caller has a page to show, or a server has not listed its tools yet."""
-        return any(self._may_have_apps(caller, server_id) for server_id in self.tool_servers(caller))
-
-    def _may_have_apps(self, caller: Caller, server_id: str) -> bool:
-        last = self._lists.last_list(server_id)
-        return last is None or any(has_app(tool.tool) for tool in self.rights.permitted(caller, server_id, last.items))
+        for server_id in self.tool_servers(caller):
+            last = self._last.of(server_id)
+            if last is None or any(has_app(one.tool) for one in self.rights.permitted(caller, server_id, last.items)):
+                return True
+        return False
 
     def _known_names(self, caller: Caller) -> dict[str, ServerNames]:
         """The last known list of each enabled server that the caller may use."""
-        return {one: self._server_names(caller, one) for one in self.tool_servers(caller)}
-
-    def _server_names(self, caller: Caller, server_id: str) -> ServerNames:
-        expected = bool(self._names.tool_names(server_id)) or may_still_list(self._sources.get(server_id))
-        return ServerNames(self._last_names(server_id), self._permits_models(caller, server_id), expected)
-
-    def _last_names(self, server_id: str) -> Collection[str] | None:
-        """The names in the last list that the server gave, in this run or an earlier one; None: they are not known."""
-        server = self.rights.config.servers.get(server_id)
-        if server is None or not server.enabled:
-            return None
-        last = self._lists.last_list(server_id)
-        if last is not None:
-            return last.items
-        kept = self._names.tool_names(server_id)
-        return kept if 0 < len(kept) < MAX_KEPT_NAMES else None  # of more names not all are kept
-
-    def _last_known(self, caller: Caller, server_id: str) -> ServerTools:
-        last = self._lists.last_list(server_id)
-        permitted = self._permits_models(caller, server_id)
-        names = tuple(filter(permitted, last.items)) if last is not None else ()
-        return ServerTools(self._plain_name(server_id), names)
-
-    def _plain_name(self, server_id: str) -> str:
-        return plain_name(display_name(server_id, self.rights.config.servers[server_id])) or server_id
+        servers, sources = self.tool_servers(caller), self._sources
+        return {one: self._last.names_for(self.rights, caller, one, sources.get(one)) for one in servers}
 
     def _why_no_tools(self, caller: Caller, available: Available) -> str | None:
         projects, others = self.rights.project_ids(caller.token_id), self.rights.other_projects(caller)
         servers, untrusted = self.usable_servers(caller), self.rights.lacks_trust(caller)
         return no_tools_notice(caller.project_id, servers, available.gaps, projects, others, untrusted=untrusted)
-
-    def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
-        """The words are the same for all callers with the same rights."""
-        last, grant = self._lists.last_list(server_id), self.rights.tool_grant(caller, server_id)
-        names = last.items if last is not None else self._names.tool_names(server_id)
-        permitted, name = self._permits_models(caller, server_id), self._plain_name(server_id)
-
-        def compute() -> ServerWords:
-            return ServerWords(name, telling_words(name, filter(permitted, kept_names(names))))
-
-        return self._words.get(grant, names, compute)
 
 
 def _bundled_servers(config: GatewayConfig) -> frozenset[str]:

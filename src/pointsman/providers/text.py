@@ -32,6 +32,7 @@ _GRAMMAR = """
     a an the this that these those some any each every all both such no not nor
     i me my mine myself we us our ours you your yours he him his she her hers it its they them their theirs
     who whom whose which what when where why how whether
+    everything anything something nothing everyone anyone someone everybody anybody somebody
     of in on at by to from for with without into onto upon over under between about as than then and or but if so
     is are was were be been being am do does did done doing have has had having
     will would shall should can could may might must ought

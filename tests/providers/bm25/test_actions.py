@@ -31,6 +31,7 @@ def test_a_step_begins_with_a_verb(sentence: str, expected: list[str]) -> None:
         ("tell me about the sea", None),
         ("open an issue about the leak", "writes"),
         ("open the page about the sea", None),
+        ("open a text file and show it", "reads"),
         ("a poem about the sea", None),
         ("the code that retries a call", "reads"),
         ("delete the old branch", "removes"),

@@ -20,12 +20,19 @@ from pointsman.providers.bm25.query import names_in, parse, words_for_values
         ("write to anna@example.com", ["email"]),
         ("what time is it in Berlin", ["current"]),
         ("What's the time?", ["current"]),
+        ("what was the reason for choosing YAML", ["why"]),
         ("what is the time difference between Berlin and Rome", []),
         ("and/or 24/7 km/h owner/repository v1.2.3 3.14 e.g. this.", []),
     ],
 )
 def test_a_value_is_said_in_words(text: str, expected: list[str]) -> None:
     assert list(words_for_values(text)) == expected
+
+
+def test_who_wants_to_be_rid_of_something_wants_it_deleted() -> None:
+    asked = parse("Get rid of the file and throw away something else")
+    assert set(asked.tokens.values()) == {"delete", "file", "else"}
+    assert asked.kinds == ("removes", "removes")
 
 
 def test_such_words_are_marked_as_unsaid() -> None:

@@ -56,7 +56,11 @@ LOOKING = frozenset({"show", "display", "see", "view", "look"})  # these hardly 
 _WORD = re.compile(r"[a-z]+", re.IGNORECASE)
 MAX_WORDS = 12  # of a request, in which its verb is looked for
 _TELLING = re.compile(r"\s*tell\s+(?!me\b|us\b)", re.IGNORECASE)  # `tell Anna` writes a message, `tell me` asks
-_OPENING = re.compile(r"\b(?:open|start)\s+(?:an?|new)\s", re.IGNORECASE)  # `open an issue`: one that is not there yet
+# `open an issue` means one that is not there yet, `open a text file` one that is.
+_OPENING = re.compile(
+    r"\b(?:open|start)\s+(?:an?|new)\s(?!(?:\w+\s)?(?:file|document|image|page|url|link|website)\b)",
+    re.IGNORECASE,
+)
 _REFERENCE = re.compile(r"\b(?:it|its|them|their|there|ones?)\b", re.IGNORECASE)
 
 

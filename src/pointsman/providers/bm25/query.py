@@ -44,6 +44,8 @@ _USES = re.compile(
     r"\bwho (?:uses|calls|imports)\b|\bwhere (?:is|are|do we|do they)\b[^.?!]{1,60}\b(?:use|used|called|imported)\b",
     re.IGNORECASE,
 )
+_REASONS = re.compile(r"\bwhat (?:was|is|were|are) (?:the|our|their) (?:reason|motive|rationale)", re.IGNORECASE)
+_RIDDING = re.compile(r"\bget(?:ting)? rid of\b|\bthrow(?:ing)? (?:away|out)\b", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\b(?:[A-Za-z]+(?:_[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)\b")
 
 
@@ -79,7 +81,7 @@ def parse_all(texts: Sequence[str]) -> list[Query]:
 
 def parse(text: str, room: int = MAX_WORDS) -> Query:
     """Parse a text up to `room` distinct words."""
-    text = text[:MAX_CHARS]
+    text = _RIDDING.sub("delete", text[:MAX_CHARS])
     whole = _few(sentences(text))
     pieces = _few([step for sentence in whole for step in steps(sentence)])
     tokens: dict[str, str] = {}
@@ -153,11 +155,14 @@ def names_in(text: str) -> Iterator[str]:
 def words_for_values(text: str) -> dict[str, None]:
     """The words for all values in a text, each once and in order.
 
-    The time that one asks for is the current one, and who asks where something is used wants its usages in the code.
+    The time that one asks for is the current one; who asks where something is used wants its usages in the code; and
+    who asks for the reason of something asks why.
     """
     found: dict[str, None] = dict.fromkeys(["current"]) if _CLOCK.search(text) else {}
     if _USES.search(text):
         found.update(dict.fromkeys(("usages", "callers", "code")))
+    if _REASONS.search(text):
+        found["why"] = None
     for value in text.split():
         if "." in value or "/" in value or "\\" in value:
             found.update(dict.fromkeys(_words_for(value.strip(_AROUND)[:MAX_VALUE_CHARS])))
