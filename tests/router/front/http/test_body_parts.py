@@ -10,6 +10,8 @@ from msgspec import Raw
 from pointsman.core.wire import encode
 from pointsman.router.front.http.body_parts import in_parts
 from pointsman.router.serving.in_flight import LARGE_BYTES
+from tests.router.front.raw_http import modern_call, request
+from tests.router.front.served_front import serving
 
 LARGE = Raw(encode([{"type": "text", "text": 'line "1" é\n\0' * LARGE_BYTES}]))
 OTHER = Raw(encode({"lines": ["x" * LARGE_BYTES], "more": None}))
@@ -45,3 +47,15 @@ def test_parts_make_the_same_response(result: dict[str, Any], copied: int) -> No
 )
 def test_other_responses_are_encoded_whole(result: dict[str, Any]) -> None:
     assert in_parts(1, result) is None
+
+
+async def test_a_client_gets_all_parts_and_the_connection_goes_on() -> None:
+    async with serving() as served:
+        connection = await served.connect()
+        for size, undecoded, told in ((3_000_000, True, False), (10, False, False), (3_000_000, True, True)):
+            body, headers = modern_call("huge", {"bytes": size, "undecoded": undecoded, "told": told})
+            connection.send(request(served.port, body, headers=headers))
+            answer = await connection.answer()
+            message = answer.messages[-1] if told else answer.json
+            assert message["result"]["content"] == [{"type": "text", "text": "h" * size}]
+        await connection.close()
