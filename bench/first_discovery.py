@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.gateway import HELLO, USUAL, call, http_entries, until_it_serves
 from bench.load.http import open_connection
-from bench.load.requests import call_body, http_call
+from bench.load.requests import call_body, http_call, http_list
 from bench.process import anonymous_mb, cpu_ms, http_servers, rss_mb
 from bench.servers.tools import QUERIES
 from tests.gateway_process import GatewayProcess, gateway_process
@@ -17,6 +17,7 @@ from tests.gateway_process import GatewayProcess, gateway_process
 SERVERS = 10
 TOOLS = 999  # and the one that echoes: 1,000 on each server
 QUIET_S = 1.5  # for what the gateway does after its start
+CONNECTED = "connected"  # the first start again, with a client that has listed the tools before, as all real ones do
 BYSTANDER = "bystander"
 EVERY_S = 0.01  # a call; more would cost more CPU than the discovery
 
@@ -25,14 +26,23 @@ async def first_discovery() -> None:
     print(f"The first tool_discovery over {SERVERS * (TOOLS + 1):,} tools, and a bystander's calls meanwhile, in ms")
     names = ("wall", "CPU", "second", "p50", "p99", "most", "RSS MB", "after", "anon MB", "after")
     print(f"  {'start':10}" + "".join(f"{name:>8}" for name in names))
-    with tempfile.TemporaryDirectory(prefix="pointsman-bench-") as folder:
-        async with http_servers(SERVERS, TOOLS) as many, http_servers(1, 0) as one:
-            config = {"servers": {**http_entries(many.urls), BYSTANDER: {"url": one.urls[0]}}}
-            for start in ("first", "restarted"):
-                async with gateway_process(Path(folder), config, env=USUAL) as gateway:
-                    await until_it_serves(gateway, BYSTANDER)
-                    await asyncio.sleep(QUIET_S)
-                    await _measure(gateway, start)
+    async with http_servers(SERVERS, TOOLS) as many, http_servers(1, 0) as one:
+        config = {"servers": {**http_entries(many.urls), BYSTANDER: {"url": one.urls[0]}}}
+        for starts in (("first", "restarted"), (CONNECTED,)):
+            with tempfile.TemporaryDirectory(prefix="pointsman-bench-") as folder:
+                for start in starts:
+                    async with gateway_process(Path(folder), config, env=USUAL) as gateway:
+                        await until_it_serves(gateway, BYSTANDER)
+                        if start == CONNECTED:
+                            await _list_tools(gateway)
+                        await asyncio.sleep(QUIET_S)
+                        await _measure(gateway, start)
+
+
+async def _list_tools(gateway: GatewayProcess) -> None:
+    connection = await open_connection(gateway.url)
+    await connection.exchange(http_list(gateway.url, gateway.headers))
+    connection.transport.close()
 
 
 async def _measure(gateway: GatewayProcess, start: str) -> None:

@@ -109,7 +109,7 @@ async def _sizes(seconds: float, rounds: int) -> None:
 
 async def _bystanders(seconds: float, rounds: int) -> None:
     print(f"Small calls on one connection while {AT_A_TIME} results of 8 MB are under way all the time, in ms\n")
-    _header("program", "alone p50", "p99", "beside p50", "p99", "p50 beside / alone", "large results/s")
+    _header("program", "alone p50", "p99", "beside p50", "p95", "p99", "p50 beside / alone", "large results/s")
     async with (
         http_servers(1, 0) as downstream,
         programs(downstream, limits=WHOLE) as found,
@@ -123,7 +123,7 @@ async def _bystanders(seconds: float, rounds: int) -> None:
                     measured.setdefault(name, []).append(await _beside(found[name], seconds))
         for name, runs in measured.items():
             alone, small, large = sorted(runs, key=lambda run: run[1].p50_ms)[len(runs) // 2]
-            times = (alone.p50_ms, alone.p99_ms, small.p50_ms, small.p99_ms)
+            times = (alone.p50_ms, alone.p99_ms, small.p50_ms, small.p95_ms, small.p99_ms)
             ratio = f"{small.p50_ms / alone.p50_ms:.1f}"
             row((name, *(f"{value:.2f}" for value in times), ratio, f"{large.per_second:.1f}"))
 

@@ -49,6 +49,14 @@ TOOLS = st.fixed_dictionaries(
 )
 
 
+@given(st.dictionaries(st.text(max_size=3), VALUES | st.floats(allow_nan=False, allow_infinity=False), max_size=4))
+def test_the_canonical_form_is_what_json_writes(values: dict[str, Any]) -> None:
+    """Whichever encoder wrote it: pins of earlier versions must stay valid."""
+    tool = {"name": "read", "inputSchema": {"properties": {}, "default": values}}
+    expected = json.dumps(tool, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    assert canonical_json(tool) == expected
+
+
 def shuffled(value: Any, order: random.Random) -> Any:
     if isinstance(value, dict):
         items = [(key, shuffled(one, order)) for key, one in value.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.core.rounds import GIVE_WAY_S, giving_way, long_turn, own_round
+from pointsman.core.rounds import GIVE_WAY_S, SELDOM, giving_way, long_turn, own_round
 
 
 async def rounds_of_twelve_steps(step: Callable[[], Awaitable[None]]) -> list[int]:
@@ -72,3 +73,16 @@ def test_the_interpreter_lock_is_left_soon_until_the_last_thread_is_done() -> No
     leave.set()
     thread.join()
     assert abs(sys.getswitchinterval() - usual_s) < 1e-6
+
+
+def test_old_garbage_is_collected_seldom_while_a_thread_computes() -> None:
+    usual = gc.get_threshold()
+    with giving_way(), giving_way():
+        assert gc.get_threshold() == (usual[0], max(usual[1], SELDOM), max(usual[2], SELDOM))
+    assert gc.get_threshold() == usual
+    try:
+        with giving_way():
+            gc.set_threshold(701, 3, 4)  # as a daemon does when it is ready
+        assert gc.get_threshold() == (701, 3, 4)
+    finally:
+        gc.set_threshold(*usual)

@@ -260,3 +260,11 @@ def table_kb() -> int:
         elif counts and name == "Rss:":
             resident += int(rest.split()[0])
     return resident
+
+
+def test_words_that_never_come_again_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings, "KEPT_WORDS", 10)
+    model = StaticEmbeddings(load()._tokenizer, load()._table)
+    texts = [" ".join(f"word{number}" for number in range(start, start + 7)) for start in range(0, 700, 7)]
+    assert np.array_equal(model.sums(texts), load().sums(texts))
+    assert len(model._words) <= 10

@@ -9,7 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.providers import text as module
-from pointsman.providers.text import MAX_TOKEN_CHARS, STOP_WORDS, foreign_script, stem, tokens, without_cjk, words
+from pointsman.providers.stemmer import english
+from pointsman.providers.text import (
+    MAX_TOKEN_CHARS,
+    STOP_WORDS,
+    first_sentence,
+    foreign_script,
+    sentences,
+    stem,
+    tokens,
+    with_tokens,
+    without_cjk,
+    words,
+    words_with_tokens,
+)
 
 
 @pytest.mark.parametrize(
@@ -115,3 +128,23 @@ def test_a_text_in_another_script_is_told_from_latin(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "read a file", "lies die Datei für Zoë", "open GitHub の issue", "→ 42"])
 def test_a_text_mostly_in_latin_is_not(text: str) -> None:
     assert foreign_script(text) is None
+
+
+@given(
+    st.lists(st.sampled_from(["word", " ", ".", "; ", "\n", "\t", "\u3000", "\u3002", "?! "]), max_size=9).map("".join)
+)
+def test_the_first_sentence_is_the_first_of_all_sentences(text: str) -> None:
+    assert first_sentence(text) == next(iter(sentences(text)), "")
+
+
+@given(st.text(max_size=60))
+def test_words_have_the_same_tokens_alone_and_in_their_text(text: str) -> None:
+    assert with_tokens(words(text)) == words_with_tokens(text)
+
+
+def test_the_stemmer_is_the_one_that_its_package_gives() -> None:
+    from snowballstemmer import stemmer
+
+    theirs, ours = stemmer("english"), english()
+    for word in ("running", "organisation", "skies", "dying", "generously", "a", "", "happiness", "news"):
+        assert ours.stemWord(word) == theirs.stemWord(word)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 GIVE_WAY_S = 0.0005  # Python's own is 0.005, and a call waits for the interpreter lock several times
+
+SELDOM = 10  # collections of a younger generation of garbage before one of the next, while a thread computes
 
 PAUSE_S = 0.001  # between two steps that hold the event loop for several milliseconds
 
@@ -79,12 +83,16 @@ _long_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _LongTurns] = WeakKeyD
 
 @contextmanager
 def giving_way() -> Iterator[None]:
-    """Compute in a thread that leaves the interpreter lock to others after `GIVE_WAY_S`; the last one restores it."""
-    global _computing, _usual_s
+    """Compute in a thread that leaves the interpreter lock to others after `GIVE_WAY_S`; the last one restores it.
+
+    Meanwhile old garbage is collected seldom: what such work makes stays, and a collection of it holds the lock.
+    """
+    global _computing, _usual
     with _lock:
         if _computing == 0:
-            _usual_s = sys.getswitchinterval()
-            sys.setswitchinterval(min(GIVE_WAY_S, _usual_s))
+            _usual = _Usual(sys.getswitchinterval(), gc.get_threshold())
+            sys.setswitchinterval(min(GIVE_WAY_S, _usual.switch_s))
+            gc.set_threshold(*_usual.seldom())
         _computing += 1
     try:
         yield
@@ -92,9 +100,20 @@ def giving_way() -> Iterator[None]:
         with _lock:
             _computing -= 1
             if _computing == 0:
-                sys.setswitchinterval(_usual_s)
+                sys.setswitchinterval(_usual.switch_s)
+                if gc.get_threshold() == _usual.seldom():  # otherwise they were set anew meanwhile
+                    gc.set_threshold(*_usual.thresholds)
+
+
+class _Usual(NamedTuple):
+    switch_s: float
+    thresholds: tuple[int, int, int]
+
+    def seldom(self) -> tuple[int, int, int]:
+        young, middle, old = self.thresholds
+        return young, max(middle, SELDOM), max(old, SELDOM)
 
 
 _lock = threading.Lock()
 _computing = 0
-_usual_s = 0.0
+_usual = _Usual(0.0, (0, 0, 0))

@@ -46,6 +46,11 @@ class DiskCache:
         self._failed = False
         self._lock = threading.Lock()  # one thread at a time: others would only wait for the file
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing can be found, because there is no file yet."""
+        return not self._path.exists()
+
     def get(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         """Those of the values that are there, as they were put: damaged ones are left out."""
         found: dict[bytes, bytes] = {}

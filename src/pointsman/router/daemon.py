@@ -457,8 +457,8 @@ class Daemon:
         self._launch.manager.status(f"ready on {parts.url} with {line}")
         await self._search.encode_tools()
 
-    def _client_connected(self) -> None:
-        if self._search.wanted():
+    def _client_connected(self, searches: bool) -> None:
+        if self._search.wanted(searches):
             self._tasks.start("search model", self._search.prepare, on_failure="log")
 
     def _say(self, line: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 
 from pointsman.catalog.definitions import ChangedTools
@@ -46,6 +45,7 @@ class Search:
     ) -> None:
         self._fleet = fleet
         self._started = False
+        self._needed = asyncio.Event()  # by a discovery that waits for it
         self.encoder = ToolEncoder(lambda: current.config.search.semantic, VectorStore(state_dir / VECTORS))
         self._local = BM25SearchProvider(
             lambda: current.config.search.embeddings,
@@ -79,22 +79,33 @@ class Search:
             tools = (await self.catalog.available(OWNER)).tools
             await self.encoder.encoded(tuple([tool.document for tool in tools]))
 
-    def wanted(self) -> bool:
-        """Whether to `prepare` for a client that has connected: once, and only if search is used."""
+    def wanted(self, searches: bool) -> bool:
+        """Whether to `prepare` for a client that has connected or `searches`: once, and only if search is used."""
+        if searches:
+            self._needed.set()
         if self._started or not self.catalog.searchable:
             return False
         self._started = True
         return True
 
     async def prepare(self) -> None:
-        """Load the search model for the first client. Without a client it would only take memory."""
+        """Load the search model and index all tools for the first client. Without one they would only take memory."""
         await self._servers_first()
         await self._local.prepare()
+        available = await self.catalog.available(OWNER)
+        with self.catalog.watch.postponed():
+            await self._local.prepare_tools([tool.document for tool in available.tools])
         # Of all generations, with the tools of all servers, it would hold the event loop for 40 ms.
         process.exempt_from_collection(process.YOUNG)
 
     async def _servers_first(self) -> None:
-        """Leave the processor to the handshakes of the servers for a moment: a first discovery waits for them."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SERVERS_FIRST_S):
-                await self._fleet.settled()
+        """Leave the processor to the handshakes of the servers for a moment: a first discovery waits for them.
+
+        One that has come needs the model as soon as it has their lists; half of the loading needs no interpreter lock.
+        """
+        waits = [asyncio.ensure_future(self._fleet.settled()), asyncio.ensure_future(self._needed.wait())]
+        try:
+            await asyncio.wait(waits, timeout=SERVERS_FIRST_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()

@@ -228,3 +228,23 @@ async def test_a_search_over_many_new_tools_leaves_them_on_disk_for_the_next_pro
             await asyncio.wait(provider._saving)
     assert hits[0] == hits[1] != []
     assert models[0].texts - models[1].texts == 240  # the second embeds its query alone
+
+
+def test_threads_with_the_same_new_tools_prepare_each_of_them_once() -> None:
+    tools, model, known = [tool for _ in range(30) for tool in catalog()], CountingModel(), PreparedTools()
+    with ThreadPoolExecutor(4) as threads:
+        runs = [threads.submit(known.prepared_all, tools, model, in_thread=True) for _ in range(4)]
+        first, *others = (run.result() for run in runs)
+    for other in others:
+        assert all(one is two for one, two in zip(first, other, strict=True))
+    assert model.texts == 2 * len(catalog())  # the purpose and the whole of each
+
+
+async def test_tools_that_were_prepared_ahead_cost_a_search_nothing() -> None:
+    tools, model = tuple(catalog()), CountingModel()
+    provider = BM25SearchProvider(load=model.itself)
+    await provider.prepare_tools(tools)
+    before = model.texts
+    await provider.search(SearchRequest(("thing 7",), None, tools, 5))
+    assert model.texts == before + 1  # the query
+    await provider.prepare_tools(())

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
+from msgspec import Raw
+
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import (
@@ -19,6 +21,7 @@ from pointsman.core.seams import (
     FrontRequest,
     ProtocolError,
 )
+from pointsman.core.wire import encode
 from pointsman.router.front.subscriptions import NoClient
 
 TOKENS = {
@@ -243,7 +246,11 @@ class SmallGateway:
         raise RuntimeError(SECRET_PATH)
 
     async def _huge(self, arguments: Json, back: BackChannel) -> Json:
-        return text("h" * int(arguments["bytes"]))
+        if arguments.get("told"):
+            back.notify("notifications/message", {"level": "info", "data": "soon"})
+        result = text("h" * int(arguments["bytes"]))
+        # Content that was large in the server's answer is not decoded.
+        return {**result, "content": Raw(encode(result["content"]))} if arguments.get("undecoded") else result
 
     async def _odd(self, arguments: Json, back: BackChannel) -> Json:
         match arguments.get("kind"):

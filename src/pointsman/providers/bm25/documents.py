@@ -6,12 +6,13 @@ import os
 import re
 import threading
 from array import array
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cache, lru_cache, partial
 from hashlib import blake2b
 from importlib.resources import files
-from itertools import islice
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -23,7 +24,8 @@ from pointsman.providers.bm25.spelling import is_correctable
 from pointsman.providers.disk_cache import DiskCache
 from pointsman.providers.embeddings import Embedder, stored_vector, unit
 from pointsman.providers.schema import is_plain, properties_of
-from pointsman.providers.text import calm, sentences, without_cjk, words, words_with_tokens
+from pointsman.providers.stemmer import stemmers_folder
+from pointsman.providers.text import calm, first_sentence, with_tokens, without_cjk, words, words_with_tokens
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
     import numpy as np
@@ -44,6 +46,10 @@ WEIGHTS: Mapping[Field, int] = {
 FIELDS = tuple(WEIGHTS)
 IN_NAME = 1  # the bit of the first field
 IN_DESCRIPTION = 1 << FIELDS.index("description")
+# The bit of each field, and what one of its tokens adds to a figure that has the count above the bits.
+_FIELD_BITS = len(FIELDS)
+_FIELDS_MASK = (1 << _FIELD_BITS) - 1
+_UNITS = {field: (1 << place, WEIGHTS[field] << _FIELD_BITS) for place, field in enumerate(FIELDS)}
 # A word that several parameters repeat (`source_timezone`, `target_timezone`) says no more than one of them.
 COUNTED_ONCE: frozenset[Field] = frozenset({"parameter", "parameter description"})
 
@@ -60,10 +66,10 @@ MAX_MEANING_CHARS = 4_000
 MAX_PURPOSE_CHARS = 300  # of the first sentence of a description
 WHOLE_WEIGHT = 2  # of the vector of all texts of a tool, relative to that of its purpose
 
-_BOUNDARY = re.compile(r"[_\-.:/]+|(?<=[a-z0-9])(?=[A-Z])")
+_SEPARATORS = re.compile(r"[_\-.:/]+")
+_BOUNDARY = re.compile(rf"{_SEPARATORS.pattern}|(?<=[a-z0-9])(?=[A-Z])")
 
 Texts = Mapping[Field, str]
-TextsOf = Callable[[ToolDocument], Texts]
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True):
@@ -80,7 +86,7 @@ class Vocabulary:
     """Numbers for tokens, and the words that they come from. Only grows, so that numbers stay comparable."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
         self._words: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -91,9 +97,11 @@ class Vocabulary:
 
     def add(self, tool: Read) -> list[int]:
         """Note the words of a tool; return the numbers of its tokens."""
-        number = self._numbers.setdefault
-        numbers = [number(token, len(self._numbers)) for token in tool.tokens]
-        self._words.update((word, numbers[place]) for word, place in tool.words.items())
+        of_token, of_word = self._numbers, self._words
+        numbers = [of_token[token] for token in tool.tokens]
+        for word, place in tool.words.items():
+            if word not in of_word:
+                of_word[word] = numbers[place]
         return numbers
 
     def words(self) -> dict[str, int]:
@@ -165,9 +173,10 @@ def _parameter_texts(schema: Mapping[str, Any]) -> tuple[str, str]:
     """The names of all parameters, and their descriptions."""
     if isinstance(schema, LeanSchema):
         return schema.names, schema.details
-    parameters = list(islice(_parameters(schema, schema, MAX_DEPTH), MAX_PARAMETERS))
-    names, details = " ".join(name for name, _ in parameters), " ".join(text for _, text in parameters)
-    return _beginning(names, MAX_NAMES_CHARS), _beginning(details, MAX_DETAILS_CHARS)
+    names: list[str] = []
+    details: list[str] = []
+    _add_parameters(names, details, schema, schema, MAX_DEPTH)
+    return _beginning(" ".join(names), MAX_NAMES_CHARS), _beginning(" ".join(details), MAX_DETAILS_CHARS)
 
 
 def _beginning(text: str, room: int) -> str:
@@ -178,33 +187,34 @@ def _beginning(text: str, room: int) -> str:
 def read(texts: Texts) -> Read:
     """The costly half of preparing a tool. Needs no shared state, so it runs outside the lock."""
     found: dict[str, str] = {}  # the words with their tokens
-    counts: dict[str, int] = {}
-    fields: dict[str, int] = {}
-    for bit, (field, weight) in enumerate(WEIGHTS.items()):
-        said = words_with_tokens(texts[field])
-        found.update(said)
-        tokens = list(dict(said).values()) if field in COUNTED_ONCE else [token for _, token in said]
-        if field == "title":  # most repeat the name
-            tokens = [token for token in tokens if not fields.get(token, 0) & IN_NAME]
-        for token in tokens:
-            counts[token] = counts.get(token, 0) + weight
-        for token in set(tokens):
-            fields[token] = fields.get(token, 0) | 1 << bit
-    places = {token: place for place, token in enumerate(counts)}
-    known = {word: places[token] for word, token in found.items() if is_correctable(word)}
-    in_fields = bytes([fields[token] for token in counts])
-    kind = kind_of_tool(words(texts["name"]))
-    return Read(list(counts), array("i", counts.values()).tobytes(), in_fields, known, kind)
+    seen: dict[str, int] = {}  # for each token its count, above the bits of its fields
+    name = words(texts["name"])
+    for field, (bit, unit_count) in _UNITS.items():
+        said: Iterable[tuple[str, str]] = with_tokens(name) if field == "name" else words_with_tokens(texts[field])
+        if field in COUNTED_ONCE:
+            said = dict(said).items()
+        in_title = field == "title"
+        for word, token in said:
+            found[word] = token
+            before = seen.get(token, 0)
+            if not in_title or not before & IN_NAME:  # most titles repeat the name
+                seen[token] = before + unit_count | bit
+    places = dict(zip(seen, count()))
+    known = {word: places[token] for word, token in found.items() if _is_correctable(word)}
+    counts = array("i", [each >> _FIELD_BITS for each in seen.values()])
+    fields = bytes([each & _FIELDS_MASK for each in seen.values()])
+    return Read(list(seen), counts.tobytes(), fields, known, kind_of_tool(name))
+
+
+_is_correctable = lru_cache(maxsize=8_192)(is_correctable)  # the same words come again and again
 
 
 def prepare(content: bytes, tool: Read, vocabulary: Vocabulary) -> Prepared:
     import numpy as np
 
-    tokens = np.empty((3, len(tool.tokens)), np.int32)
-    tokens[0] = vocabulary.add(tool)
-    tokens[1] = np.frombuffer(tool.counts, np.int32)
-    tokens[2] = np.frombuffer(tool.fields, np.uint8)
-    return Prepared(tokens, tool.kind, content)
+    # Bytes first: from a list, numpy would take three times as long.
+    rows = array("i", vocabulary.add(tool)).tobytes() + tool.counts + array("i", [*tool.fields]).tobytes()
+    return Prepared(np.frombuffer(rows, np.int32).reshape(3, -1), tool.kind, content)
 
 
 def embeddable_texts(texts: Texts) -> tuple[str, str]:
@@ -212,28 +222,41 @@ def embeddable_texts(texts: Texts) -> tuple[str, str]:
 
     Without CJK, which the model hardly covers; both empty if that is most of the text.
     """
-    name, server, parameters = (_BOUNDARY.sub(" ", calm(texts[field])) for field in ("name", "server", "parameter"))
+    name, server, parameters = (_spaced(calm(texts[field])) for field in ("name", "server", "parameter"))
     title, description, details = (calm(texts[field]) for field in ("title", "description", "parameter description"))
     whole = without_cjk(_joined(name, server, title, description, parameters, details)[:MAX_MEANING_CHARS])
-    purpose = _joined(name, title, next(iter(sentences(description)), "")[:MAX_PURPOSE_CHARS])
+    purpose = _joined(name, title, first_sentence(description)[:MAX_PURPOSE_CHARS])
     return (without_cjk(purpose), whole) if whole else ("", "")
+
+
+def _spaced(names: str) -> str:
+    """Names with spaces between their words."""
+    return (_SEPARATORS if names.islower() else _BOUNDARY).sub(" ", names)
 
 
 def _joined(*parts: str) -> str:
     return " ".join(filter(None, map(str.strip, parts)))
 
 
-def _parameters(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
-    """Names and descriptions, including those inside objects and lists."""
+def _add_parameters(
+    names: list[str], details: list[str], schema: Mapping[str, Any], root: Mapping[str, Any], depth: int
+) -> None:
+    """Add names and descriptions, including those inside objects and lists, until there are MAX_PARAMETERS."""
     for name, inner in properties_of(schema, root).items():
+        if len(names) >= MAX_PARAMETERS:
+            return
         description = inner.get("description") if isinstance(inner, dict) else None
-        yield name[:MAX_PARAMETER_CHARS], description[:MAX_PARAMETER_CHARS] if isinstance(description, str) else ""
+        names.append(name[:MAX_PARAMETER_CHARS])
+        details.append(description[:MAX_PARAMETER_CHARS] if isinstance(description, str) else "")
         if isinstance(inner, dict) and depth > 1 and not is_plain(inner):
-            yield from _parameters(inner, root, depth - 1)
+            _add_parameters(names, details, inner, root, depth - 1)
     items = schema.get("items")
-    if isinstance(items, dict) and depth > 1:
-        yield from _parameters(items, root, depth - 1)
+    if isinstance(items, dict) and depth > 1 and len(names) < MAX_PARAMETERS:
+        _add_parameters(names, details, items, root, depth - 1)
 
+
+Unsaved = tuple[bytes, str, Callable[[], bytes]]
+"""A content, the model or nothing, and what the file keeps for them: it is encoded when it is written."""
 
 KEPT_CONTENTS = 1_000  # at least, about 2 KB each: tools that may come back, as those of a server that restarts
 PREPARED_AT_ONCE = 1_000
@@ -252,10 +275,11 @@ class PreparedTools:
         self.vocabulary = Vocabulary()
         self._kept = kept
         self._disk = disk
-        self._unsaved: dict[bytes, bytes] = {}
+        self._unsaved: list[Unsaved] = []
         self._by_document: WeakKeyDictionary[ToolDocument, Prepared] = WeakKeyDictionary()
         self._by_content: OrderedDict[bytes, Prepared] = OrderedDict()
         self._lock = threading.Lock()
+        self._preparing = threading.Lock()  # of one block, by threads that prepare many tools
 
     def emptied(self) -> PreparedTools:
         """A new cache over the same file."""
@@ -280,65 +304,94 @@ class PreparedTools:
         self, tools: Sequence[ToolDocument], embedder: Embedder | None = None, *, in_thread: bool = False
     ) -> list[Prepared]:
         """With an embedder they have their vectors, too. The disk is used only in a thread of its own."""
+        disk, alone = (self._disk, self._preparing) if in_thread else (None, nullcontext())
+        prepared: list[Prepared] = []
         for start in range(0, len(tools), PREPARED_AT_ONCE):
-            block = tools[start : start + PREPARED_AT_ONCE]
-            disk, texts = self._disk if in_thread else None, cache(texts_of)
-            self._add([tool for tool in block if not self.knows(tool)], texts, disk)
-            if embedder is not None:
-                self._embed({self._by_document[tool]: tool for tool in block}, texts, embedder, disk)
-        return [self._by_document[tool] for tool in tools]
+            with alone:  # two threads with the same tools would prepare each of them twice
+                prepared += self._prepared_block(tools[start : start + PREPARED_AT_ONCE], embedder, disk)
+        return prepared
+
+    def _prepared_block(
+        self, tools: Sequence[ToolDocument], embedder: Embedder | None, disk: DiskCache | None
+    ) -> list[Prepared]:
+        found = [self._by_document.get(tool) for tool in tools]
+        texts: dict[ToolDocument, Texts] = {}  # read once, for words and vectors
+        added = iter(self._add([tool for tool, known in zip(tools, found, strict=True) if known is None], texts, disk))
+        prepared = [known or next(added) for known in found]
+        if embedder is not None:
+            self._embed(tools, prepared, texts, embedder, disk)
+        return prepared
 
     def vectors(
         self, tools: Sequence[ToolDocument], prepared: Sequence[Prepared], embedder: Embedder
     ) -> NDArray[np.float32]:
         import numpy as np
 
-        self._embed(dict(zip(prepared, tools, strict=True)), texts_of, embedder, None)
-        vectors: NDArray[np.float32] = np.array([known.vector for known in prepared], dtype=np.float32)
-        return vectors
+        self._embed(tools, prepared, {}, embedder, None)
+        if not prepared:
+            return embedder.sums([])
+        found = np.concatenate([known.vector for known in prepared if known.vector is not None])
+        return found.reshape(len(prepared), -1).astype(np.float32)
 
     def save(self) -> None:
         """Write to the disk what was prepared since the last time; only in a thread."""
         with self._lock:
-            unsaved, self._unsaved = self._unsaved, {}
+            unsaved, self._unsaved = self._unsaved, []
         if unsaved and self._disk is not None:
-            self._disk.put(unsaved)
+            self._disk.put({_key(content, model): value() for content, model, value in unsaved})
 
-    def _add(self, tools: Sequence[ToolDocument], texts: TextsOf, disk: DiskCache | None) -> None:
+    def _add(
+        self, tools: Sequence[ToolDocument], texts: dict[ToolDocument, Texts], disk: DiskCache | None
+    ) -> list[Prepared]:
         # Outside the lock: a search over thousands of new tools must not block the others.
         contents = [_digest(tool) for tool in tools]
         missing = {
             content: tool for content, tool in zip(contents, tools, strict=True) if content not in self._by_content
         }
-        found = _stored_tools(disk, missing) if disk is not None else {}
-        fresh = {content: read(texts(tool)) for content, tool in missing.items() if content not in found}
-        found |= fresh
+        found = _stored_tools(disk, missing) if disk is not None and missing and not disk.is_new else {}
+        fresh = {content: tool for content, tool in missing.items() if content not in found}
+        texts.update((tool, texts_of(tool)) for tool in fresh.values())
+        reads = {content: read(texts[tool]) for content, tool in fresh.items()}
+        found |= reads
+        prepared: list[Prepared] = []
         with self._lock:
             for tool, content in zip(tools, contents, strict=True):
-                self._by_document[tool] = self._of_content(content, tool, found.get(content))
+                known = self._by_document[tool] = self._of_content(content, tool, found.get(content))
+                prepared.append(known)
             if disk is not None:
-                self._unsaved |= {_key(content): _encode(each) for content, each in fresh.items()}
+                self._unsaved += [(content, "", partial(_encode, each)) for content, each in reads.items()]
+        return prepared
 
     def _embed(
-        self, tools: Mapping[Prepared, ToolDocument], texts: TextsOf, embedder: Embedder, disk: DiskCache | None
+        self,
+        tools: Sequence[ToolDocument],
+        prepared: Sequence[Prepared],
+        texts: Mapping[ToolDocument, Texts],
+        embedder: Embedder,
+        disk: DiskCache | None,
     ) -> None:
         import numpy as np
 
-        fresh = [known for known in tools if known.vector is None]
+        fresh = {known: tool for known, tool in zip(prepared, tools, strict=True) if known.vector is None}
         model: str = getattr(embedder, "model_id", "")
-        if disk is not None and model and fresh:  # without an id, the vectors could be of another model
+        if disk is not None and model and fresh and not disk.is_new:  # without an id: they may be of another model
             _load_vectors(disk, fresh, model, embedder.sums([]).shape[1])
-            fresh = [known for known in fresh if known.vector is None]
-        for start in range(0, len(fresh), EMBEDDED_AT_ONCE):
-            block = fresh[start : start + EMBEDDED_AT_ONCE]
-            pairs = [embeddable_texts(texts(tools[known])) for known in block]
-            purposes, wholes = (unit(embedder.sums(each)) for each in zip(*pairs, strict=True))
-            for known, vector in zip(block, unit(purposes + WHOLE_WEIGHT * wholes), strict=True):
-                known.vector = vector.astype(np.float16)  # a copy: a view would keep the vectors of all
+            fresh = {known: tool for known, tool in fresh.items() if known.vector is None}
+        pending = list(fresh.items())
+        for start in range(0, len(pending), EMBEDDED_AT_ONCE):
+            block = pending[start : start + EMBEDDED_AT_ONCE]
+            purposes, wholes = zip(
+                *(embeddable_texts(texts.get(tool) or texts_of(tool)) for _, tool in block), strict=True
+            )
+            sums = unit(embedder.sums([*purposes, *wholes]))
+            vectors = unit(sums[: len(block)] + WHOLE_WEIGHT * sums[len(block) :]).astype(np.float16)
+            for (known, _), vector in zip(block, vectors, strict=True):
+                known.vector = vector.copy()  # a view would keep the vectors of all
         if disk is not None and model:
-            made = {_key(known.content, model): known.vector.tobytes() for known in fresh if known.vector is not None}
             with self._lock:
-                self._unsaved |= made
+                self._unsaved += [
+                    (known.content, model, known.vector.tobytes) for known in fresh if known.vector is not None
+                ]
 
     def _of_content(self, content: bytes, tool: ToolDocument, tool_read: Read | None) -> Prepared:
         prepared = self._by_content.get(content)
@@ -369,7 +422,6 @@ def _digest(tool: ToolDocument) -> bytes:
 _PREPARING = (
     *(("pointsman.providers.bm25", name) for name in ("documents.py", "actions.py", "spelling.py")),
     *(("pointsman.providers", name) for name in ("embeddings.py", "schema.py", "text.py", "word_forms.py")),
-    ("snowballstemmer", "english_stemmer.py"),
 )
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Read).decode
@@ -386,6 +438,7 @@ def _version() -> bytes:
     try:
         for package, name in _PREPARING:
             sources.update(files(package).joinpath(name).read_bytes())
+        sources.update((stemmers_folder() / "english_stemmer.py").read_bytes())
     except OSError:  # installed without its sources: nothing is found after a restart
         return os.urandom(32)
     return sources.digest()

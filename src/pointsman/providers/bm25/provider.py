@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -79,6 +79,12 @@ class BM25SearchProvider:
             logger.exception("search could not be prepared; the first search will retry")
             return
         logger.info("search is ready (%s)", _name(self._wants_meaning(), sentences=False))
+
+    async def prepare_tools(self, tools: Sequence[ToolDocument]) -> None:
+        """Index tools before they are searched. A search that comes meanwhile waits for the same work."""
+        if tools:
+            await self._index_of(tuple(tools), await self._embedder_in_use())
+            self._save()
 
     async def search(self, request: SearchRequest) -> SearchHits:
         tools = tuple(request.tools)
@@ -160,9 +166,13 @@ class BM25SearchProvider:
     def _save(self) -> None:
         """Write prepared tools to the disk after the search that prepared them, in a thread."""
         if self._prepared_tools.unsaved:
-            saving = asyncio.create_task(asyncio.to_thread(self._prepared_tools.save))
+            saving = asyncio.create_task(asyncio.to_thread(self._save_in_thread))
             self._saving.add(saving)
             saving.add_done_callback(self._saving.discard)
+
+    def _save_in_thread(self) -> None:
+        with giving_way():
+            self._prepared_tools.save()
 
     def _cache(self, key: _Key, index: Index) -> None:
         self._indexes[key] = index

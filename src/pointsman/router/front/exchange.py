@@ -8,13 +8,14 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from starlette.types import Message
 
 from pointsman.core.model import Caller, Json
 from pointsman.core.rounds import long_turn
 from pointsman.core.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGoneError, FrontRequest, ProtocolError, Span
 from pointsman.core.wire import encode
+from pointsman.router.front.http.body_parts import BodyParts, in_parts
 from pointsman.router.front.http.http_request import HttpRequest
 from pointsman.router.front.http.responses import INTERNAL, PING, error_message, event, respond, result_message
 from pointsman.router.front.http.stream import EventStream, until_disconnected
@@ -220,10 +221,12 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
         self._state.failures.report(method, error)
         return ProtocolError(INTERNAL_ERROR, INTERNAL)
 
-    def _encode(self, method: str, outcome: Outcome) -> tuple[int, bytes]:
+    def _encode(self, method: str, outcome: Outcome) -> tuple[int, bytes | BodyParts]:
         if not isinstance(outcome, ProtocolError):
             try:
-                return 200, encode({"jsonrpc": "2.0", "id": self._id, "result": outcome})
+                undecoded = type(outcome.get("content")) is Raw and self._stream is None
+                parts = in_parts(self._id, outcome) if undecoded else None
+                return 200, parts or encode({"jsonrpc": "2.0", "id": self._id, "result": outcome})
             except _UNENCODABLE as error:
                 self._state.failures.report(method, error)
                 outcome = ProtocolError(INTERNAL_ERROR, INTERNAL)
@@ -237,8 +240,10 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
         stream = self._stream or self._open_stream()
         return stream.put(event(message)) if self._log is None else self._log.add(message)
 
-    async def _write(self, status: int, response: bytes) -> None:
-        if self._log is not None:
+    async def _write(self, status: int, response: bytes | BodyParts) -> None:
+        if isinstance(response, BodyParts) or (len(response) > LARGE_BYTES and self._stream is None):
+            await self._respond_large(status, response)
+        elif self._log is not None:
             assert self._writing is not None
             self._log.finish(response)  # for the stream's present reader, or for one that resumes it
             await self._writing
@@ -246,13 +251,13 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
             return
         elif self._stream is not None:
             await _finish(self._http, response, self._stream, self._writing)
-        elif len(response) <= LARGE_BYTES:
-            await self._http.respond(status, response)
         else:
-            await self._respond_large(status, response)
+            await self._http.respond(status, response)
 
-    async def _respond_large(self, status: int, response: bytes) -> None:
+    async def _respond_large(self, status: int, response: bytes | BodyParts) -> None:
         """Count the response as unread while it waits for the client to read the one before (pipelining)."""
+        if self.disconnected:
+            return
         pending = PendingResponse(len(response))
         self._state.unread.hold(pending)
         await long_turn()  # encoding took long enough: others take their turn before it is written

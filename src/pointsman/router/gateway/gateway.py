@@ -67,7 +67,7 @@ class PointsmanGateway:
         caller_sign_ins: CallerSignIns | None = None,
     ) -> None:
         self._catalog = catalog
-        self.client_connected: Callable[[], None] = lambda: None  # called when one may search, or does
+        self.client_connected: Callable[[bool], None] = lambda searches: None  # called when one may search, or does
         self.identify = catalog.identify
         self.still_valid = catalog.still_valid
         self.callers_of = catalog.callers_of
@@ -150,7 +150,7 @@ class PointsmanGateway:
 
         Apps need tools under their own names, and a server that has some.
         """
-        self.client_connected()
+        self.client_connected(False)
         flat = self._catalog.rights.is_flat(caller)
         apps = APPS_CAPABILITY if flat and self._catalog.may_have_apps(caller) else {}
         return {
@@ -183,7 +183,7 @@ class PointsmanGateway:
     async def _read(self, request: FrontRequest, back: BackChannel) -> Json:
         kind = KINDS.get(request.method)
         if kind is TOOLS_KIND:
-            self.client_connected()
+            self.client_connected(False)
         if kind is TOOLS_KIND and not self._catalog.rights.is_flat(request.caller):
             refuse_any(request.params.get("cursor"))
             self._context_use.listed(request.caller, request.client.name)
@@ -238,7 +238,7 @@ class PointsmanGateway:
         raise ProtocolError(INVALID_PARAMS, f"Tool not found. Find it with {DISCOVERY} and run it with {EXECUTE}.")
 
     async def _discover(self, request: FrontRequest, given: Json) -> Json:
-        self.client_connected()
+        self.client_connected(True)
         answer = await discover(self._catalog, self._audit, self._usage, self._rates, request, given)
         self._context_use.answered(request.caller, answer)
         return answer

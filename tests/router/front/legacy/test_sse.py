@@ -95,6 +95,11 @@ async def test_the_sdk_client_works() -> None:
             assert len(block.text) == 500_000
 
 
+async def test_large_undecoded_content_comes_on_the_stream() -> None:
+    async with serving() as served, lined(served) as line:
+        assert await line.text(call("huge", {"bytes": 900_000, "undecoded": True})) == "h" * 900_000
+
+
 async def test_progress_and_questions_come_on_the_same_stream() -> None:
     async with serving() as served, lined(served, {"elicitation": {}}) as line:
         told = await line.asked(call("tell", {"times": 1}))

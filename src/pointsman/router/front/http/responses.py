@@ -20,6 +20,7 @@ from pointsman.core.errors import (
 )
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST
 from pointsman.core.wire import encode
+from pointsman.router.front.http.body_parts import BodyParts
 from pointsman.router.peers.signing import HEADER, REFUSED
 from pointsman.router.serving.write_queue import WriteQueue
 
@@ -111,7 +112,7 @@ class Respond(Protocol):
         ...
 
 
-async def respond(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+async def respond(send: Send, status: int, body: bytes | BodyParts = b"", headers: Headers = ()) -> None:
     """Write a whole response over ASGI."""
     length = (b"content-length", b"%d" % len(body))
     head = [_JSON_TYPE, length, *headers] if body else [length, *headers]
@@ -312,14 +313,17 @@ class CoalescingTransport:
         if self.get_write_buffer_size():
             self._behind()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | BodyParts) -> None:
         if self._queued:
             self._queue.flush()
         if self.head and len(data) > _LARGE_BYTES:
             head, self.head = self.head, b""
             self.written += len(head)
             self._write(head)  # a copy of the body would cost more than a system call
-        elif self.head:
+        if isinstance(data, BodyParts):
+            self._write_parts(data)
+            return
+        if self.head:
             data, self.head = self.head + data, b""
         elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
             self.head = data
@@ -327,6 +331,12 @@ class CoalescingTransport:
         self.last = len(data)
         self.written += self.last
         self._write(data)
+
+    def _write_parts(self, body: BodyParts) -> None:
+        self.last = len(body)  # all of it is in memory until its last part is sent
+        self.written += self.last
+        for part in body.parts:
+            self._write(part)
 
     def flush(self) -> None:
         """Write a head that has no body."""

@@ -12,6 +12,7 @@ from pointsman.core.model import Caller, Json
 from pointsman.core.seams import INVALID_REQUEST, Change, ProtocolError
 from pointsman.router.front.exchange import Exchange
 from pointsman.router.front.http.authentication import Claims, authenticate
+from pointsman.router.front.http.body_parts import BodyParts
 from pointsman.router.front.http.headers import check_accepts_stream
 from pointsman.router.front.http.http_request import HttpRequest, RequestReader
 from pointsman.router.front.http.responses import (
@@ -59,8 +60,8 @@ class SseExchange(Exchange, eq=False, kw_only=True):
     def _put(self, message: bytes) -> bool:
         return self.sse.stream.put(event(message))
 
-    async def _write(self, status: int, response: bytes) -> None:
-        self.sse.respond(response)
+    async def _write(self, status: int, response: bytes | BodyParts) -> None:
+        self.sse.respond(bytes(response))
 
     def reachable(self) -> bool:
         return self.waiting  # it ends with the session's stream
