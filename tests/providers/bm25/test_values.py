@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.providers.bm25.query import names_in, parse, words_for_values
+from pointsman.providers.bm25.query import names_in, parse
+from pointsman.providers.bm25.values import words_for_values
 
 
 @pytest.mark.parametrize(
