@@ -23,7 +23,7 @@ from pointsman.providers.bm25.spelling import is_correctable
 from pointsman.providers.disk_cache import DiskCache
 from pointsman.providers.embeddings import Embedder, stored_vector, unit
 from pointsman.providers.schema import is_plain, properties_of
-from pointsman.providers.text import calm, sentences, without_cjk, words, words_with_tokens
+from pointsman.providers.text import calm, in_one_word, sentences, without_cjk, words, words_with_tokens
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
     import numpy as np
@@ -181,7 +181,7 @@ def read(texts: Texts) -> Read:
     counts: dict[str, int] = {}
     fields: dict[str, int] = {}
     for bit, (field, weight) in enumerate(WEIGHTS.items()):
-        said = words_with_tokens(texts[field])
+        said = words_with_tokens(in_one_word(texts[field]))
         found.update(said)
         tokens = list(dict(said).values()) if field in COUNTED_ONCE else [token for _, token in said]
         if field == "title":  # most repeat the name

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pointsman.providers.bm25.actions import LOOKING, Kind, kind_of_request, refers_back, steps
-from pointsman.providers.bm25.values import words_for_values
-from pointsman.providers.text import STOP_WORDS, calm, has_cjk, sentences, stem, without_cjk, words
+from pointsman.providers.bm25.values import files_in, words_for_values
+from pointsman.providers.text import STOP_WORDS, calm, has_cjk, in_one_word, sentences, stem, without_cjk, words
 
 MAX_CHARS = 8_000  # as many as a discovery takes
 MAX_PARTS = 12
@@ -57,11 +57,12 @@ def parse_all(texts: Sequence[str]) -> list[Query]:
 
 def parse(text: str, room: int = MAX_WORDS) -> Query:
     """Parse a text up to `room` distinct words."""
-    text = _RIDDING.sub("delete", text[:MAX_CHARS])
+    text = in_one_word(_RIDDING.sub("delete", text[:MAX_CHARS]))
     whole = _few(sentences(text))
     pieces = _few([step for sentence in whole for step in steps(sentence)])
     tokens: dict[str, str] = {}
     hints: dict[str, str] = {}
+    firm: set[str] = set()  # the hints that count as if they were said
     parts: list[frozenset[str]] = []
     texts: list[str] = []
     for piece in pieces:
@@ -73,9 +74,10 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
                 token = stem(word)
                 tokens.setdefault(token, word)
                 part.add(token)
-        for word in words_for_values(piece):
+        for word, as_said in words_for_values(piece).items():
             hints.setdefault(stem(word), word)
             part.add(stem(word))
+            firm |= {stem(word)} if as_said else set()
         if part:
             parts.append(frozenset(part))
             texts.append(piece)
@@ -83,7 +85,9 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
     kinds: tuple[Kind | None, ...] = tuple([kind_of_request(piece) for piece in texts])
     unsaid = frozenset(hints.keys() - tokens.keys())
     in_identifiers = {token for token in map(stem, words_of_identifiers(text)) if token in tokens}
-    faint = unsaid | in_identifiers | {token for token, word in tokens.items() if word in LOOKING}
+    in_files = {stem(word) for name in files_in(text) for word in words(name)} & tokens.keys()
+    looking = {token for token, word in tokens.items() if word in LOOKING}
+    faint = (unsaid - firm) | in_identifiers | in_files | looking
     embedded = _embeddable([" ".join((piece, *words_for_values(piece))) for piece in texts])
     said = _embeddable([sentence for sentence in whole if any(word not in STOP_WORDS for word in words(sentence))])
     names = frozenset([token for token in map(stem, names_in(text)) if token in tokens])
