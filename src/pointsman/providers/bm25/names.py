@@ -76,6 +76,11 @@ class NameCoverage:
         self._rows = rows[order]
         self._shares: Floats = shares[order]
 
+    def has(self, word: int) -> bool:
+        """Whether a tool's name has a word."""
+        span = self._span(word)
+        return span.start < span.stop
+
     def of(self, query: Iterable[int]) -> Floats:
         """From 0 to 1 for each tool; rare words count more."""
         covered = np.zeros(self._size)

@@ -43,6 +43,8 @@ _USES = re.compile(
 _REASONS = re.compile(r"\bwhat (?:was|is|were|are) (?:the|our|their) (?:reason|motive|rationale)", re.IGNORECASE)
 _SIZE = re.compile(r"\bhow (?:large|big) (?:is|are)\b", re.IGNORECASE)
 
+_ASCII_RUN = re.compile(r"[!-~]+")
+
 # In a text in which FILE stands for every file name.
 _FILE = "\0"
 _OF_FILE = rf"(?:the )?(?:file )?{_FILE}"
@@ -78,6 +80,11 @@ def words_for_values(text: str) -> dict[str, bool]:
             if "file" in words:
                 masked[place] = _FILE
     return found | _done_with_files(" ".join(masked), text) if _FILE in masked else found
+
+
+def without_values(text: str) -> str:
+    """A text without the web addresses, paths and file names in it. These are ASCII, also in text without spaces."""
+    return _ASCII_RUN.sub(lambda run: " " if _words_for(run[0]) else run[0], text)
 
 
 def files_in(text: str) -> Iterator[str]:
