@@ -78,8 +78,7 @@ class NameCoverage:
 
     def has(self, word: int) -> bool:
         """Whether a tool's name has a word."""
-        span = self._span(word)
-        return span.start < span.stop
+        return len(self._rows[self._span(word)]) > 0
 
     def of(self, query: Iterable[int]) -> Floats:
         """From 0 to 1 for each tool; rare words count more."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pointsman.providers.bm25.actions import LOOKING, Kind, kind_of_request, refers_back, steps
+from pointsman.providers.bm25.pasted import without_pasted
 from pointsman.providers.bm25.values import files_in, words_for_values
 from pointsman.providers.text import STOP_WORDS, calm, has_cjk, in_one_word, sentences, stem, without_cjk, words
 
@@ -57,7 +58,7 @@ def parse_all(texts: Sequence[str]) -> list[Query]:
 
 def parse(text: str, room: int = MAX_WORDS) -> Query:
     """Parse a text up to `room` distinct words."""
-    text = in_one_word(_RIDDING.sub("delete", text[:MAX_CHARS]))
+    text = in_one_word(_RIDDING.sub("delete", without_pasted(text[:MAX_CHARS])))
     whole = _few(sentences(text))
     pieces = _few([step for sentence in whole for step in steps(sentence)])
     tokens: dict[str, str] = {}
