@@ -35,6 +35,7 @@ from pointsman.providers.bm25.values import words_for_values
         ("What's the time?", ["current"]),
         ("what's today's date", ["current", "time"]),
         ("what day is today", ["current", "time"]),
+        ("What day is it?", ["current", "time"]),
         ("What is the date?", ["current", "time"]),
         ("date", ["current", "time"]),
         ("the date of the last commit", []),

@@ -66,6 +66,7 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
     firm: set[str] = set()  # the hints that count as if they were said
     parts: list[frozenset[str]] = []
     texts: list[str] = []
+    with_hints: list[str] = []  # the same with the words for their values
     for piece in pieces:
         part = set()
         for word in words(piece):
@@ -75,13 +76,15 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
                 token = stem(word)
                 tokens.setdefault(token, word)
                 part.add(token)
-        for word, as_said in words_for_values(piece).items():
+        said_of_values = words_for_values(piece)
+        for word, as_said in said_of_values.items():
             hints.setdefault(stem(word), word)
             part.add(stem(word))
             firm |= {stem(word)} if as_said else set()
         if part:
             parts.append(frozenset(part))
             texts.append(piece)
+            with_hints.append(" ".join((piece, *said_of_values)))
     length = sum([PAIR_LENGTH if has_cjk(token) else 1 for token in tokens])
     kinds: tuple[Kind | None, ...] = tuple([kind_of_request(piece) for piece in texts])
     unsaid = frozenset(hints.keys() - tokens.keys())
@@ -89,7 +92,7 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
     in_files = {stem(word) for name in files_in(text) for word in words(name)} & tokens.keys()
     looking = {token for token, word in tokens.items() if word in LOOKING}
     faint = (unsaid - firm) | in_identifiers | in_files | looking
-    embedded = _embeddable([" ".join((piece, *words_for_values(piece))) for piece in texts])
+    embedded = _embeddable(with_hints)
     said = _embeddable([sentence for sentence in whole if any(word not in STOP_WORDS for word in words(sentence))])
     names = frozenset([token for token in map(stem, names_in(text)) if token in tokens])
     if 2 * len(names) > len(tokens):
