@@ -321,6 +321,28 @@ def test_an_empty_query_and_words_that_no_tool_has_get_sentences_of_their_own() 
     nothing.known_words = False
     assert "ask again in English" in (fit_notice((), nothing, ["wetter in berlin morgen"]) or "")
     assert fit_notice((), nothing, ["天気"], in_script=False) == NOTHING_FITS  # another notice says so
+    assert fit_notice((), nothing, ["123"]) == NOTHING_FITS
+
+
+async def test_a_request_is_in_another_script_by_its_own_words_and_those_of_the_whole_catalog() -> None:
+    english, chinese = definition("read"), {**definition("read"), "description": "读取文件的内容。"}
+    for tool, query, foreign in (
+        (english, "读取文件 notes.txt", True),
+        (english, "读取文件notes/long-name-of-a-file.txt", True),
+        (english, "open 读取.txt", False),
+        (chinese, "今天天气怎么样", False),
+        (chinese, "сохранить", True),
+    ):
+        outcome = await catalog_of(SmallServer("one", tool)).search(ME, [query], None, 5)
+        assert ("another script" in (outcome.notice or "")) == foreign, query
+
+
+async def test_a_notice_names_few_of_many_queries() -> None:
+    best = [0.9, *[0.1] * 40]
+    notice = await noticed(SearchHit("one:t0", 0.9, None, (0,)), best_by_query=best)
+    assert notice == (
+        f"No tool seems to fit {', '.join(f'query[{n}]' for n in range(1, 11))} and 30 more. Try other words for that."
+    )
 
 
 async def test_a_query_that_nothing_fits_is_named() -> None:

@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 
 from pointsman.archive.tools.base import ArchiveTool
 from pointsman.archive.tools.registry import TOOLS
+from pointsman.catalog.answer import DESCRIPTION, ELLIPSIS, shorten
 from pointsman.providers.bm25.provider import BM25SearchProvider
 from tests.catalog.sources import SmallServer, catalog_of
 from tests.golden.golden import ME, golden_catalog, keys, place, servers
@@ -74,6 +75,12 @@ async def missed(asked: Asked, embeddings: bool, within: int = 1) -> dict[str, l
 @pytest.mark.parametrize("asked", [requests, develop, held_out])
 def test_there_are_two_different_requests_for_each_tool(asked: Callable[[], Asked]) -> None:
     assert Counter(right for _, right in set(asked())) == {tool.name: 2 for tool in TOOLS}
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_what_an_answer_shows_of_a_description_ends_with_a_sentence(tool: ArchiveTool) -> None:
+    shown = shorten(tool.description, DESCRIPTION)
+    assert shown.removesuffix(ELLIPSIS).endswith(".")
 
 
 @both_ways

@@ -64,6 +64,14 @@ def test_the_best_hit_of_nonsense_has_a_low_score(archive: Archive, query: str) 
         assert max((score for _, score in hits), default=0.0) <= LOW, hits
 
 
+@pytest.mark.parametrize("query", GOLDEN["nonsense"])
+@pytest.mark.parametrize("hybrid", [True, False])
+def test_an_answer_says_where_nothing_covers_the_query(archive: Archive, query: str, hybrid: bool) -> None:
+    answer = search_documents(archive, {"query": query, "hybridSearch": hybrid}, Call())
+    best = max((hit["relevanceScore"] for hit in answer["results"]), default=0.0)
+    assert ("No passage" in answer.get("notice", "")) == (best < LOW)
+
+
 def test_scores_fall_from_hit_to_hit(archive: Archive) -> None:
     for query in (*(real["ask"] for real in GOLDEN["real"]), *GOLDEN["nonsense"]):
         scores = [score for _, score in passages(archive, query)]

@@ -70,13 +70,27 @@ NAMES = ("parse_invoice", "calcDiscount", "PaymentGateway", "LEGACY_AUTH", "toSl
 PHRASES = (
     ("which page covers {}", TOPICS, "documents_search", 1),
     ("why did we choose this for {}", TOPICS, "context_search", 1),
-    ("why did we drop {}", TOPICS, "context_search", 2),  # there is a `browser_drop`
+    ("why did we drop {}", (*TOPICS, "MongoDB"), "context_search", 1),  # there is a `browser_drop`
     ("the code that handles {}", TOPICS, "context_search", 1),  # there is a `browser_run_code_unsafe`
     ("who calls {}", NAMES, "grep_codebase", 1),
     ("where is {} used", NAMES, "grep_codebase", 2),
     ("all usages of {}", NAMES, "grep_codebase", 1),
     ("index this text about {}", TOPICS, "search_add_document", 1),
     ("add this text about {} to the index", TOPICS, "search_add_document", 1),
+    ("search the {} with a regular expression", ("code", "codebase"), "grep_codebase", 1),
+)
+# Requests that a file's name makes one for a tool for files, and such about the clock.
+FILES_AND_TIMES = (
+    ("print the contents of letter.txt", ("read_file", "read_text_file", "read_multiple_files")),
+    ("store this text in notes.md", ("write_file",)),
+    ("put hello into hello.txt", ("write_file",)),
+    ("save the summary as report.md", ("write_file",)),
+    ("what's in config.toml", ("read_file", "read_text_file")),
+    ("how large is letter.txt", ("get_file_info", "list_directory_with_sizes")),
+    ("rename old.txt to new.txt", ("move_file",)),
+    ("what's today's date", ("get_current_time",)),
+    ("what day is today", ("get_current_time",)),
+    ("date", ("get_current_time",)),
 )
 
 
@@ -113,6 +127,16 @@ async def test_the_phrases_of_a_need_find_its_tool(
     tools = catalog_of(*strangers, archive(), local=BM25SearchProvider(embeddings))
     found = {each: keys(await tools.search(ME, [phrase.format(each)], None, within)) for each in matters}
     assert {each: best for each, best in found.items() if f"archive:{right}" not in best} == {}
+
+
+@both_ways
+@pytest.mark.parametrize(("ask", "right"), FILES_AND_TIMES, ids=[ask for ask, _ in FILES_AND_TIMES])
+async def test_a_file_name_and_a_date_are_not_taken_for_matters_of_the_archive(
+    strangers: Sequence[SmallServer], ask: str, right: tuple[str, ...], embeddings: bool
+) -> None:
+    tools = catalog_of(*strangers, archive(), local=BM25SearchProvider(embeddings))
+    (best,) = keys(await tools.search(ME, [ask], None, 1))
+    assert best.partition(":")[2] in right
 
 
 def load(name: str) -> list[Asked]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
@@ -15,6 +16,7 @@ from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.effects import Effect
 from pointsman.catalog.list_cache import Gap, Snapshot
 from pointsman.providers.base import SearchHit, SearchHits
+from pointsman.providers.bm25.values import without_values
 from pointsman.providers.fallback import Ranking
 from pointsman.providers.text import foreign_script, tokens
 
@@ -31,10 +33,11 @@ UsageFigures = Callable[[str | None, Sequence[str]], Mapping[str, float]]
 
 NOTHING_FITS = "No tool seems to fit. Try other words, with one query for each step of the task."
 EMPTY_QUERY = "The query is empty. Say in a few words what should be done."
-NO_KNOWN_WORD = "No tool has any of these words: if they are not English, ask again in English."
+NO_KNOWN_WORD = "Apart from names, no tool has any of these words: if they are not English, ask again in English."
 NO_TOOLS = "There are no tools that you can use here"
 MAX_NAMED_SERVERS = 20  # in one sentence, for the model reads it with every answer
 MAX_NAMED_PROJECTS = 10
+MAX_NAMED_QUERIES = 10
 _MISSING = "so their tools are missing: {}."
 _OPERATOR = "the operator finds the reason with `pointsman doctor`."
 _GAP_NOTICES: Mapping[Gap, str] = {
@@ -100,7 +103,7 @@ def outcome_of(
     """The outcome of a search, with its notice: what is missing, how well the results fit, and who ranked them."""
     script, fit = None, why_no_tools
     if available.tools:
-        script = script_notice(results, queries)
+        script = script_notice(results, available.tools, queries)
         fit = fit_notice(results, ranking.hits, queries, in_script=script is None)
     unavailable = ranking.unavailable
     fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
@@ -232,7 +235,8 @@ def fit_notice(
         return EMPTY_QUERY
     fitting = [result for result in results if result.relevance >= DOUBTFUL]
     if not fitting:
-        unknown = in_script and isinstance(hits, SearchHits) and not hits.known_words
+        has_letters = any(map(str.isalpha, chain.from_iterable(asked)))
+        unknown = in_script and has_letters and isinstance(hits, SearchHits) and not hits.known_words
         return f"{NOTHING_FITS} {NO_KNOWN_WORD}" if unknown else NOTHING_FITS
     if queries == 1:
         return None
@@ -254,9 +258,9 @@ def fit_notice(
     return " ".join(notices) or None
 
 
-def script_notice(results: Sequence[SearchResult], queries: Sequence[str]) -> str | None:
-    """The notice for queries in another script than that of the tools that were found, which can hardly fit them."""
-    foreign = [index for index, query in enumerate(queries) if _is_in_other_script(query, results)]
+def script_notice(results: Sequence[SearchResult], tools: Sequence[KnownTool], queries: Sequence[str]) -> str | None:
+    """The notice for queries in another script than that of the tools, which can hardly fit them."""
+    foreign = [index for index, query in enumerate(queries) if _is_in_other_script(query, results, tools)]
     if not foreign:
         return None
     named = "The query" if len(queries) == 1 else _name_queries(foreign)
@@ -264,12 +268,20 @@ def script_notice(results: Sequence[SearchResult], queries: Sequence[str]) -> st
     return f"{named} {are} in another script than the descriptions of these tools. Ask again in English."
 
 
-def _is_in_other_script(query: str, results: Sequence[SearchResult]) -> bool:
-    script = foreign_script(query)
-    if script is None:
+def _is_in_other_script(query: str, results: Sequence[SearchResult], tools: Sequence[KnownTool]) -> bool:
+    """Whether no result has a letter of the script that most of a query is written in, nor has half of all tools.
+
+    A catalog in the script of the query may lack the tool, but its language is not the reason.
+    """
+    script = None if query.isascii() else foreign_script(without_values(query))
+    if script is None or any(_has_script(result.tool, script) for result in results):
         return False
-    texts = (f"{result.tool.tool_name} {result.tool.document.description[:MAX_READ]}" for result in results)
-    return not any(script.search(text) for text in texts)
+    return 2 * sum(_has_script(tool, script) for tool in tools) < len(tools)
+
+
+def _has_script(tool: KnownTool, script: re.Pattern[str]) -> bool:
+    text = f"{tool.tool_name} {tool.document.description[:MAX_READ]}"
+    return not text.isascii() and script.search(text) is not None
 
 
 MAX_READ = 2_000  # characters of a description, to see its script
@@ -411,7 +423,9 @@ def fallback_notice(reason: str) -> str:
 
 def _name_queries(queries: Sequence[int]) -> str:
     """Counted from 0, as `intents` does."""
-    return ", ".join(f"query[{index}]" for index in queries)
+    named = ", ".join(f"query[{index}]" for index in queries[:MAX_NAMED_QUERIES])
+    more = len(queries) - MAX_NAMED_QUERIES
+    return named if more <= 0 else f"{named} and {more} more"
 
 
 def _name_projects(names: Iterable[str]) -> str:

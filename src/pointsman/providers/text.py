@@ -53,6 +53,7 @@ STOP_WORDS = (FUNCTION_WORDS - {"why"}) | frozenset(_COURTESY.split())
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+")
 _SENTENCE_STOP = re.compile(r"[.!?;](?=\s)|[\n\u3002\uff01\uff1f\uff1b]")  # the same places, quicker to find
+_REGULAR_EXPRESSION = re.compile(r"\bregular[ -]expressions?\b", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\W_]+")
 
 
@@ -105,6 +106,11 @@ def without_cjk(text: str) -> str:
 
 def without_stop_words(text: str) -> str:
     return " ".join([word for word in text.split() if squeezed(word) not in STOP_WORDS])
+
+
+def in_one_word(text: str) -> str:
+    """Say phrases by the word that means the same, in requests and in the texts of tools."""
+    return _REGULAR_EXPRESSION.sub("regex", text) if "xpression" in text else text
 
 
 def sentences(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pointsman.archive.search import evidence
-from pointsman.archive.search.evidence import stems_in
+from pointsman.archive.search.evidence import MAX_IDENTIFIERS, WeightedQuery, stems_in
 from pointsman.providers import semantic
 from pointsman.providers.text import beginnings, stem, tokens
 from tests.archive.fts5 import passages
@@ -47,3 +47,16 @@ def test_the_cache_is_bounded_and_takes_no_long_words() -> None:
     stems_in(" ".join("x" * (100 + number) for number in range(50)), frozenset(["xx"]))
     assert (evidence._known_stems.cache_info().currsize, len(evidence._first_letters)) == kept
     assert evidence._known_stems.cache_info().maxsize == 32_768
+
+
+def test_the_parts_of_an_identifier_count_for_hits_if_one_of_them_has_it_as_a_whole() -> None:
+    query = WeightedQuery(["DEC-0054"], lambda words: dict.fromkeys(words, 1.0))
+    assert query.evidence([("DEC-0054", 0.2), ("DEC-0055", 0.7)]) == [1.0, 0.7]
+    found, other = query.evidence([("DEC-00541", 0.2), ("DEC-0055", 0.7)])
+    assert max(found, other) < 0.1
+
+
+def test_few_identifiers_of_a_query_are_looked_for_as_a_whole() -> None:
+    words = [f"err_{number}" for number in range(64)]
+    query = WeightedQuery(words, lambda words: dict.fromkeys(words, 1.0))
+    assert len(query._identifiers) == MAX_IDENTIFIERS

@@ -9,7 +9,7 @@ import pytest
 from pointsman.archive.embedding.passage_vectors import embed_passages
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.search.query_parser import parse
-from pointsman.archive.search.searcher import Searcher
+from pointsman.archive.search.searcher import LITTLE, LOW_SCORE, Searcher
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from pointsman.archive.text.words import is_identifier
 from tests.archive.sample_documents import fill, prepared
@@ -62,6 +62,20 @@ def test_the_passage_with_the_identifier_is_first(searcher: Searcher, query: str
 def test_what_mentions_an_identifier_comes_before_what_resembles_it(searcher: Searcher) -> None:
     found = searcher.search(parse("DEC-0054"), 5).found
     assert {hit.passage.document for hit in found[:3]} == {"DEC-0054", "DEC-0053", "summary"}
+
+
+@pytest.mark.parametrize("query", ["ERR_99", "DEC-0099", "DEC-54", "DEC-0054-9", "ERR_5000 code"])
+def test_an_identifier_that_no_passage_has_is_not_found_by_its_parts(searcher: Searcher, query: str) -> None:
+    answer = searcher.search(parse(query), 5)
+    assert answer.found[0].relevance < LOW_SCORE
+    assert answer.notices == (LITTLE,)
+
+
+@pytest.mark.parametrize("query", ["getUserById", "get_user_by_id", "GetUserById", "err-7", "DEC 0054"])
+def test_an_identifier_is_found_however_its_parts_are_joined(searcher: Searcher, query: str) -> None:
+    answer = searcher.search(parse(query), 5)
+    assert answer.found[0].relevance >= 0.6
+    assert answer.notices == ()
 
 
 def test_exclusions_and_filters_hold_for_identifiers(searcher: Searcher) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.providers.bm25.query import names_in, parse, words_for_values
+from pointsman.providers.base import SearchRequest, ToolDocument
+from pointsman.providers.bm25.provider import BM25SearchProvider
+from pointsman.providers.bm25.query import names_in, parse
+from pointsman.providers.bm25.values import words_for_values
 
 
 @pytest.mark.parametrize(
@@ -12,14 +15,30 @@ from pointsman.providers.bm25.query import names_in, parse, words_for_values
     [
         ("open https://example.com/prices.", ["url", "page", "website"]),
         ("open example.com", ["url", "page", "website"]),
-        ("read notes/todo.md", ["file", "document", "path"]),
-        ("show report.csv,", ["file"]),
+        ("read notes/todo.md", ["file", "path"]),
+        ("compare contract.docx", ["file", "document"]),
+        ("open letter.txt", ["file", "read"]),
+        ("print the contents of letter.txt", ["file", "read"]),
+        ("What does README.md say?", ["file", "read"]),
+        ("open an issue about letter.txt", ["file"]),
+        ("store this text in notes.md", ["file", "write"]),
+        ("save it as report.csv.", ["file", "write"]),
+        ("look for the word in notes.md", ["file"]),
+        ("rename old.md to new.md", ["file"]),
+        ("how large is letter.txt", ["size", "file"]),
+        ("show report.csv,", ["file", "read"]),
         ("crop photo.JPG", ["file", "image"]),
         ("what is in /var/log", ["path", "directory"]),
         ("what is in C:\\logs", ["path", "directory"]),
         ("write to anna@example.com", ["email"]),
         ("what time is it in Berlin", ["current"]),
         ("What's the time?", ["current"]),
+        ("what's today's date", ["current", "time"]),
+        ("what day is today", ["current", "time"]),
+        ("What day is it?", ["current", "time"]),
+        ("What is the date?", ["current", "time"]),
+        ("date", ["current", "time"]),
+        ("the date of the last commit", []),
         ("what was the reason for choosing YAML", ["why"]),
         ("what is the time difference between Berlin and Rome", []),
         ("and/or 24/7 km/h owner/repository v1.2.3 3.14 e.g. this.", []),
@@ -35,9 +54,26 @@ def test_who_wants_to_be_rid_of_something_wants_it_deleted() -> None:
     assert asked.kinds == ("removes", "removes")
 
 
+def test_a_regular_expression_is_a_regex() -> None:
+    assert set(parse("Match Regular Expressions").tokens.values()) == {"match", "regex"}
+
+
+async def test_a_tool_that_says_regular_expression_is_found_by_regex() -> None:
+    tools = [
+        ToolDocument("s:a", "a", "s", "Tests a regular expression", {}),
+        ToolDocument("s:b", "b", "s", "Shows a facial expression", {}),
+    ]
+    hits = await BM25SearchProvider(embeddings=False).search(SearchRequest(("try a regex",), None, tools, 5))
+    assert [hit.tool_key for hit in hits] == ["s:a"]
+
+
+def test_the_words_of_a_file_name_count_less() -> None:
+    assert parse("print notes/letter.txt").faint == {"note", "letter", "txt", "path"}
+
+
 def test_such_words_are_marked_as_unsaid() -> None:
-    assert parse("show report.csv").hints == {"file"}
-    assert parse("show the file report.csv").hints == frozenset()
+    assert parse("plot report.csv").hints == {"file"}
+    assert parse("plot the file report.csv").hints == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,16 @@ def test_of_a_long_query_the_beginning_and_the_end_are_searched_and_the_answer_s
         assert text.endswith("Find the ticket.")
     assert read.notice is not None
     assert f"query[1] ({len(log)})" in read.notice
+    assert f"`context` ({len(log)})" in read.notice
     assert "query[0]" not in read.notice
+
+
+def test_the_notice_about_many_long_texts_is_short() -> None:
+    notice = read_discovery({"query": ["x" * (MAX_TEXT + 1)] * 50}).notice
+    assert notice is not None
+    assert "query[2] (8001), 47 more queries." in notice
+    assert "query[3]" not in notice
+    assert "`context`" in (read_discovery({"query": ["a"], "context": "x" * 20_000}).notice or "")
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,27 @@
 """How much of a query each hit covers. Scales scores, so that the best of poor hits does not get a high score.
 
 Fused scores only give an order: the best hit of any query has nearly 1. Words are weighted by their rarity, and a word
-that no passage has weighs most: a hit without it is the least likely answer.
+that no passage has weighs most: a hit without it is the least likely answer. An identifier that no hit has as a whole
+is hardly covered by its parts: `DEC-0055` does not answer `DEC-0099`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from pointsman.archive.text.words import is_identifier
 from pointsman.providers.text import beginnings, tokens
 
 ENOUGH_WORDS = 5  # of a long query: a hit with so many of average weight covers it
+MAX_IDENTIFIERS = 8  # that are looked for as a whole
+_MAX_PARTS = 8  # of each
 _KEPT_CHARS = 64  # of what is cached
 _KEPT_WORDS = 65_536
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")  # of an identifier
 _PUNCTUATION = '.,;:!?()"'
+PARTS_ONLY = 0.1  # of the weight of an identifier's parts remains if no hit has it as a whole
 COMMON_WORDS_ONLY = 0.2  # for a query without a word that carries meaning, like "what is the"
 
 
@@ -27,18 +34,49 @@ class WeightedQuery:
         self._beginnings = frozenset(
             beginning for stems in self._stems.values() for stem in stems for beginning in beginnings(stem)
         )
+        identifiers = [text for text in self._stems if is_identifier(text)][:MAX_IDENTIFIERS]
+        self._identifiers = {text: _as_a_whole(text) for text in identifiers}
         weights = weigh(list(self._stems)) if self._stems else {}
         self._weights = {text: weights[text] for text in self._stems}
         count = len(self._weights)
         self._full_weight = sum(self._weights.values()) * min(1.0, ENOUGH_WORDS / count) if count else 0.0
 
-    def coverage(self, text: str) -> float:
-        """The share of the query that a text covers, from 0 to 1."""
+    def evidence(self, hits: Sequence[tuple[str, float]]) -> list[float]:
+        """For each hit, its text and how well it matches by meaning: the share of the query that it covers, 0 to 1."""
         if not self._stems:
-            return COMMON_WORDS_ONLY
+            return [max(COMMON_WORDS_ONLY, meaning) for _, meaning in hits]
+        missing = self._missing([text for text, _ in hits])
+        known = 1 - self._share(missing)
+        return [max(self._coverage(text, missing), meaning * known) for text, meaning in hits]
+
+    def _coverage(self, text: str, missing: set[str]) -> float:
         present = stems_in(text, self._beginnings)
-        found = sum(self._weights[word] * len(stems & present) / len(stems) for word, stems in self._stems.items())
+        found = sum(
+            self._weights[word] * len(stems & present) / len(stems) * (PARTS_ONLY if word in missing else 1)
+            for word, stems in self._stems.items()
+        )
         return min(1.0, found / self._full_weight) if self._full_weight > 0 else 1.0
+
+    def _missing(self, texts: Sequence[str]) -> set[str]:
+        """The identifiers of the query that none of the texts has as a whole."""
+        if not self._identifiers:
+            return set()
+        lowered = [text.lower() for text in texts]
+        return {word for word, pattern in self._identifiers.items() if not any(map(pattern.search, lowered))}
+
+    def _share(self, words: Iterable[str]) -> float:
+        """Of the weight of all words."""
+        total = sum(self._weights.values())
+        return sum(self._weights[word] for word in words) / total if total > 0 else 0.0
+
+
+def _as_a_whole(identifier: str) -> re.Pattern[str]:
+    """Finds an identifier in text in lower case, however its parts are joined: `err_7`, `ERR-7`, `Err 7`."""
+    first, *others = [re.escape(part.lower()) for part in _PART.findall(identifier)] or [re.escape(identifier.lower())]
+    others = others[: _MAX_PARTS - 1]
+    # Begins with the text itself, which is searched much faster than what must not come before it.
+    joined = r"[\W_]{0,2}".join((rf"{first}(?<![^\W_]{first})", *others))
+    return re.compile(rf"{joined}(?![^\W_])")
 
 
 def stems_in(text: str, beginning: frozenset[str]) -> set[str]:

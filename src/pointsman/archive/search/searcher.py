@@ -95,8 +95,7 @@ class Searcher:
         """
         if query.empty:
             return Answer(notices=query.notices)
-        answer = self._search(query, limit, by_words, max_distance)
-        return _with_caution(answer) if by_words else answer
+        return _with_caution(self._search(query, limit, by_words, max_distance))
 
     def _search(self, query: Query, limit: int, by_words: bool, max_distance: float | None) -> Answer:
         notices = list(query.notices)
@@ -235,10 +234,8 @@ class Searcher:
         scores = [min(1.0, max(0.0, ranked[number])) for number in existing]
         if weighted is not None:
             meaning = self._by_cosine(cosines)
-            evidence = [
-                max(weighted.coverage(_full_text(passages[number])), meaning.get(number, 0.0)) for number in existing
-            ]
-            scores = scale(scores, evidence)
+            hits = [(_full_text(passages[number]), meaning.get(number, 0.0)) for number in existing]
+            scores = scale(scores, weighted.evidence(hits))
         found = (
             Found(passages[number], score, _distance(number, cosines))
             for number, score in zip(existing, scores, strict=True)

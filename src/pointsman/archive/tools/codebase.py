@@ -209,7 +209,7 @@ GREP_CODEBASE = ArchiveTool(
     name="grep_codebase",
     title="Find usages and callers in the code",
     description=(
-        "Search the codebase by regex: find every place in the source files of the project where a name or string "
+        "Search the code by regex: find every place in the source files where a name, string or pattern "
         "appears, with file and line. Shows who calls or invokes a function, its callers, usages, uses, references, "
         "each occurrence; where a class, constant, flag, env var, struct or import is defined, called, used, read or "
         "set, how often, and whether it is still used anywhere. Tells which files or modules import or depend on it, "

@@ -153,14 +153,14 @@ CONTEXT_SEARCH = ArchiveTool(
     name="context_search",
     title="Why we did it, and the code that does it",
     description=(
-        "Search project context by meaning: why we decided something, and the code that does something. Tells why we "
-        "chose, changed, switched, moved or dropped it: the reason, story and background of a decision, the "
-        "objections, who proposed or argued what, what was discussed, talked about, tried, agreed on or ruled before, "
-        "how it ended, and if it is still in force. Recalls what we found out, concluded, learned, wrote down or "
-        "recorded in earlier sessions: notes, lessons, root causes, known issues, how a problem was solved and how we "
-        "usually do it. Finds code by what it does when you can't remember its name: the function, helper, logic or "
-        "part of our software, repo or backend that handles, validates, detects, computes or is responsible for "
-        "something. Returns discoveries, sessions and code snippets."
+        "Search project context by meaning: why we chose, decided or dropped something, and the code that does it. "
+        "Tells why we chose, changed, switched, moved or dropped it: the reason, story and background of a decision, "
+        "the objections, who proposed or argued what, what was discussed, talked about, tried, agreed on or ruled "
+        "before, how it ended, and if it is still in force. Recalls what we found out, concluded, learned, wrote down"
+        " or recorded in earlier sessions: notes, lessons, root causes, known issues, how a problem was solved and "
+        "how we usually do it. Finds code by what it does when you can't remember its name: the function, helper, "
+        "logic or part of our software, repo or backend that handles, validates, detects, computes or is responsible "
+        "for something. Returns discoveries, sessions and code snippets."
     ),
     input_schema={
         "type": "object",

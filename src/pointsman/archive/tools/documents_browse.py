@@ -89,8 +89,8 @@ DOCUMENTS_LIST_COLLECTIONS = ArchiveTool(
     title="Overview of the collections",
     description=(
         "List the collections of documents that there are: which libraries, knowledge bases, documentation sets and "
-        "sources are available or loaded and can be searched, with the name and version of each, what it is about, "
-        "how big it is and how many documents it holds. Gives an overview when you do not know where to look."
+        "sources are loaded and can be searched. Says what is available, with the name and version of each, what it is "
+        "about, how big it is and how many documents it holds. Gives an overview when you do not know where to look."
     ),
     input_schema={"type": "object", "properties": {}},
     output_schema={
@@ -120,9 +120,9 @@ DOCUMENTS_LIST_DOCUMENTS = ArchiveTool(
     name="documents_list_documents",
     title="List documents",
     description=(
-        "List all documents in a collection, with their IDs, titles and sizes: what documents are inside that "
-        "collection, an inventory of the articles, guides and files in a handbook or library. Lets you browse "
-        "everything filed there before searching, or instead of it. Large collections come in parts."
+        "List all documents in a collection, with their IDs, titles and sizes: an inventory of the articles, guides "
+        "and files in a handbook or library. Tells what documents are inside that collection, and lets you browse "
+        "everything filed there before searching, or instead of it. A long list comes in parts."
     ),
     input_schema={
         "type": "object",

@@ -103,8 +103,8 @@ DOCUMENTS_GET_DOCUMENT = ArchiveTool(
     name="documents_get_document",
     title="Read a whole document",
     description=(
-        "Get the full content of a document by its ID: open, read, show or print the complete, entire text of a "
-        "guide, policy, article, page or search hit, the whole of it from start to finish, for when an excerpt is not "
+        "Get the full content of a document by its ID: open, read or show the complete, entire text of a guide, "
+        "policy, article, page or search hit. Gives the whole of it from start to finish, for when an excerpt is not "
         "enough. For one part there is documents_get_section; for source code, read_file."
     ),
     input_schema={

@@ -199,12 +199,12 @@ DOCUMENTS_SEARCH = ArchiveTool(
     name="documents_search",
     title="Search documents",
     description=(
-        "Search documents for what they say: which page or passage of a manual, handbook, guide, policy, procedure, "
-        "contract, agreement, spec, standard, datasheet, brochure, paper, report or PDF covers, mentions, explains, "
-        "describes, states, promises or defines something, or whether anything is written about it. Looks up a fact, "
-        "rule, clause, value, definition, error code, table, terms, instructions or an official description of how to "
-        "do something, and what is supported, allowed or required according to the docs. Returns the exact wording of "
-        "the paragraph to quote or cite. Searches by words and by meaning, but not in source code."
+        "Search documents for what they say: which page or passage of a manual, guide, policy, contract, report or PDF "
+        "covers, mentions or explains something. Finds where a handbook, procedure, agreement, spec, standard, "
+        "datasheet, brochure or paper describes, states, promises or defines it, or whether anything is written about "
+        "it. Looks up a fact, rule, clause, value, definition, error code, table, terms, instructions or an official "
+        "description of how to do something, and what is supported, allowed or required according to the docs. Returns "
+        "the exact wording of the paragraph to quote or cite. Searches by words and by meaning, but not in source code."
     ),
     input_schema={
         "type": "object",
@@ -233,7 +233,7 @@ DOCUMENTS_SEARCH_BATCH = ArchiveTool(
     title="Search documents for several things at once",
     description=(
         "Run several document searches in a single call: look up multiple topics, terms, keywords, questions or "
-        "queries in the docs together, all at once, in one go, in parallel, with fewer requests and round trips. "
+        "queries in the docs together. Runs all at once, in one go, in parallel, with fewer requests and round trips. "
         "Takes a batch of up to 10 queries; for a single one there is documents_search."
     ),
     input_schema={
@@ -288,8 +288,8 @@ DOCUMENTS_FIND_RELATED = ArchiveTool(
     title="Find related documents",
     description=(
         "Find content semantically related to a document or chunk that you have or are reading: more like this one, "
-        "similar or comparable articles, other documents on the same subject or topic, what else there is and which "
-        "pages go with it, to see also or as further reading."
+        "similar or comparable articles. Finds other documents on the same subject or topic, what else there is and "
+        "which pages go with it, to see also or as further reading."
     ),
     input_schema={
         "type": "object",

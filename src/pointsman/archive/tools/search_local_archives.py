@@ -139,10 +139,11 @@ SEARCH_LOCAL_ARCHIVES = ArchiveTool(
     name="searchLocalArchives",
     title="Search saved web pages and research",
     description=(
-        "Searches the local research and URL content archives: find the web pages, links, articles, papers, notes and "
-        "earlier research that you saved, kept, bookmarked, downloaded, archived or read a while ago. With "
-        "includeCitations each result says which source it quotes or cites and who cites it. Understands +must, -not, "
-        '"a phrase", collection:, source:, tag:, after: and before:; a date alone lists what is new since then.'
+        "Searches the local research and URL content archives: find the web pages, links, articles, papers and notes "
+        "that you saved, kept or bookmarked. Finds earlier research and what you downloaded, archived or read a while"
+        " ago. With includeCitations each result says which source it quotes or cites and who cites it. Understands "
+        '+must, -not, "a phrase", collection:, source:, tag:, after: and before:; a date alone lists what is new '
+        "since then."
     ),
     input_schema={
         "type": "object",

@@ -74,6 +74,12 @@ def refers_back(step: str) -> bool:
     return _REFERENCE.search(step) is not None
 
 
+def begins_with_verb(text: str) -> bool:
+    """Whether a text asks for something: its first word is a verb of requests."""
+    first = _WORD.search(text)
+    return first is not None and first[0].lower() in _VERBS
+
+
 def kind_of_request(text: str) -> Kind | None:
     """By a question word at its beginning or by the first verb; None: neither is there.
 

@@ -25,7 +25,15 @@ from pointsman.providers.disk_cache import DiskCache
 from pointsman.providers.embeddings import Embedder, stored_vector, unit
 from pointsman.providers.schema import is_plain, properties_of
 from pointsman.providers.stemmer import stemmers_folder
-from pointsman.providers.text import calm, first_sentence, with_tokens, without_cjk, words, words_with_tokens
+from pointsman.providers.text import (
+    calm,
+    first_sentence,
+    in_one_word,
+    with_tokens,
+    without_cjk,
+    words,
+    words_with_tokens,
+)
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
     import numpy as np
@@ -188,9 +196,11 @@ def read(texts: Texts) -> Read:
     """The costly half of preparing a tool. Needs no shared state, so it runs outside the lock."""
     found: dict[str, str] = {}  # the words with their tokens
     seen: dict[str, int] = {}  # for each token its count, above the bits of its fields
-    name = words(texts["name"])
+    name = words(in_one_word(texts["name"]))
     for field, (bit, unit_count) in _UNITS.items():
-        said: Iterable[tuple[str, str]] = with_tokens(name) if field == "name" else words_with_tokens(texts[field])
+        said: Iterable[tuple[str, str]] = (
+            with_tokens(name) if field == "name" else words_with_tokens(in_one_word(texts[field]))
+        )
         if field in COUNTED_ONCE:
             said = dict(said).items()
         in_title = field == "title"

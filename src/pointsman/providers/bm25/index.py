@@ -173,12 +173,20 @@ class Index:
         return Scored(scores, best, evidence, meant)
 
     def knows(self, query: Query) -> bool:
-        """Whether a tool has a word of the query or a synonym of one; names and numbers do not count."""
-        return any(
+        """Whether a tool has a word of the query or a synonym of one.
+
+        Numbers do not count, and what is written as a name counts if the name of a tool has it: `Commits` does in
+        `letzte Commits`, where `Berlin` is the example of a description.
+        """
+        plain = any(
             self._number(other) is not None
             for token in query.tokens.keys() - query.values
             for other in (token, *synonyms_of(token))
         )
+        if plain:
+            return True
+        numbers = [number for token in query.names if (number := self._number(token)) is not None]
+        return any(map(self._name_coverage.has, numbers))
 
     def _match_words(self, query: Query, corrections: Corrections) -> Match[Floats]:
         """The part of BM25Plus that depends on the query."""

@@ -1,7 +1,6 @@
 """A query parsed into sentences, their steps, and tokens.
 
-Values in it count as what they are: names, and web addresses, paths and file names in the words that tools use for
-them.
+Values in it count as what they are: names, and what `values` says in words.
 """
 
 from __future__ import annotations
@@ -11,40 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pointsman.providers.bm25.actions import LOOKING, Kind, kind_of_request, refers_back, steps
-from pointsman.providers.text import STOP_WORDS, calm, has_cjk, sentences, stem, without_cjk, words
+from pointsman.providers.bm25.pasted import without_pasted
+from pointsman.providers.bm25.values import files_in, words_for_values
+from pointsman.providers.text import STOP_WORDS, calm, has_cjk, in_one_word, sentences, stem, without_cjk, words
 
 MAX_CHARS = 8_000  # as many as a discovery takes
 MAX_PARTS = 12
 MAX_WORDS = 2_000  # distinct ones, of all texts of a request together: each costs a stemming and a look-up
 FAINT_WEIGHT = 0.5  # of a word that says what a value is (`file`) or that one wants to see (`show`), relative to others
 PAIR_LENGTH = 0.33  # the length in words of one or two characters of CJK text: three such tokens make about a word
-MAX_VALUE_CHARS = 300  # of one value; the rest of a longer one changes nothing
 
-_AROUND = ".,;:!?()[]{}<>\"'`"
-_DOMAINS = frozenset(["com", "org", "net", "io", "dev", "ai", "app", "edu", "gov"])
-_ROOTS = ("/", "~/", "./", "../", "~\\", ".\\", "..\\")
-_KINDS = {
-    "document": "md rst txt pdf doc docx odt",
-    "image": "png jpg jpeg gif svg webp bmp tiff",
-    "audio": "mp3 wav flac ogg m4a",
-    "video": "mp4 mov avi mkv webm",
-}
-_OTHER_FILES = """
-    csv tsv json yaml yml toml xml html htm xls xlsx ods ppt pptx log ini cfg conf env lock
-    py js ts tsx jsx java c h cpp cs go rs rb php sh sql swift kt ipynb zip tar gz
-"""
-_FILES: dict[str, tuple[str, ...]] = dict.fromkeys(_OTHER_FILES.split(), ("file",))
-_FILES |= {ending: ("file", kind) for kind, endings in _KINDS.items() for ending in endings.split()}
 # A capital inside a sentence: after a space that does not follow the end of another one.
 _NAME = re.compile(r"(?<=[^\s.!?:\"]\s)['\"(]?[A-Z]\w*")
-_CLOCK = re.compile(
-    r"\bwhat(?:'s| is) the (?:time|date)(?: in\b| now\b|\W*$)|\bwhat (?:time|day|date) is it\b", re.IGNORECASE
-)
-_USES = re.compile(
-    r"\bwho (?:uses|calls|imports)\b|\bwhere (?:is|are|do we|do they)\b[^.?!]{1,60}\b(?:use|used|called|imported)\b",
-    re.IGNORECASE,
-)
-_REASONS = re.compile(r"\bwhat (?:was|is|were|are) (?:the|our|their) (?:reason|motive|rationale)", re.IGNORECASE)
 _RIDDING = re.compile(r"\bget(?:ting)? rid of\b|\bthrow(?:ing)? (?:away|out)\b", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\b(?:[A-Za-z]+(?:_[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)\b")
 
@@ -81,13 +58,15 @@ def parse_all(texts: Sequence[str]) -> list[Query]:
 
 def parse(text: str, room: int = MAX_WORDS) -> Query:
     """Parse a text up to `room` distinct words."""
-    text = _RIDDING.sub("delete", text[:MAX_CHARS])
+    text = in_one_word(_RIDDING.sub("delete", without_pasted(text[:MAX_CHARS])))
     whole = _few(sentences(text))
     pieces = _few([step for sentence in whole for step in steps(sentence)])
     tokens: dict[str, str] = {}
     hints: dict[str, str] = {}
+    firm: set[str] = set()  # the hints that count as if they were said
     parts: list[frozenset[str]] = []
     texts: list[str] = []
+    with_hints: list[str] = []  # the same with the words for their values
     for piece in pieces:
         part = set()
         for word in words(piece):
@@ -97,18 +76,23 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
                 token = stem(word)
                 tokens.setdefault(token, word)
                 part.add(token)
-        for word in words_for_values(piece):
+        said_of_values = words_for_values(piece)
+        for word, as_said in said_of_values.items():
             hints.setdefault(stem(word), word)
             part.add(stem(word))
+            firm |= {stem(word)} if as_said else set()
         if part:
             parts.append(frozenset(part))
             texts.append(piece)
+            with_hints.append(" ".join((piece, *said_of_values)))
     length = sum([PAIR_LENGTH if has_cjk(token) else 1 for token in tokens])
     kinds: tuple[Kind | None, ...] = tuple([kind_of_request(piece) for piece in texts])
     unsaid = frozenset(hints.keys() - tokens.keys())
     in_identifiers = {token for token in map(stem, words_of_identifiers(text)) if token in tokens}
-    faint = unsaid | in_identifiers | {token for token, word in tokens.items() if word in LOOKING}
-    embedded = _embeddable([" ".join((piece, *words_for_values(piece))) for piece in texts])
+    in_files = {stem(word) for name in files_in(text) for word in words(name)} & tokens.keys()
+    looking = {token for token, word in tokens.items() if word in LOOKING}
+    faint = (unsaid - firm) | in_identifiers | in_files | looking
+    embedded = _embeddable(with_hints)
     said = _embeddable([sentence for sentence in whole if any(word not in STOP_WORDS for word in words(sentence))])
     names = frozenset([token for token in map(stem, names_in(text)) if token in tokens])
     if 2 * len(names) > len(tokens):
@@ -150,37 +134,3 @@ def names_in(text: str) -> Iterator[str]:
     """The words of a text that are written as names, in lower case."""
     for name in _NAME.finditer(text):
         yield from words(name[0])
-
-
-def words_for_values(text: str) -> dict[str, None]:
-    """The words for all values in a text, each once and in order.
-
-    The time that one asks for is the current one; who asks where something is used wants its usages in the code; and
-    who asks for the reason of something asks why.
-    """
-    found: dict[str, None] = dict.fromkeys(["current"]) if _CLOCK.search(text) else {}
-    if _USES.search(text):
-        found.update(dict.fromkeys(("usages", "callers", "code")))
-    if _REASONS.search(text):
-        found["why"] = None
-    for value in text.split():
-        if "." in value or "/" in value or "\\" in value:
-            found.update(dict.fromkeys(_words_for(value.strip(_AROUND)[:MAX_VALUE_CHARS])))
-    return found
-
-
-def _words_for(value: str) -> tuple[str, ...]:
-    if "://" in value or value.startswith("www."):
-        return ("url", "page", "website")
-    name = value.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
-    base, _, ending = name.rpartition(".")
-    ending = ending.lower()
-    if "@" in base and ending.isalpha():
-        return ("email",)
-    if base and ending in _FILES:
-        return (*_FILES[ending], "path") if value != name else _FILES[ending]
-    if value.startswith(_ROOTS) or value[1:3] == ":\\":
-        return ("path", "directory")
-    if base and ending in _DOMAINS:
-        return ("url", "page", "website")
-    return ()

@@ -35,6 +35,8 @@ _SAME = """
     hotel accommodation lodging
     crypto cryptocurrency
     undo revert
+    regex regexp
+    code codebase
     history log
 """
 _RELATED = """

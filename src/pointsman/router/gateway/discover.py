@@ -28,6 +28,8 @@ from pointsman.router.gateway.rates import Rates
 from pointsman.router.gateway.results import failure, structured
 from pointsman.router.observe.usage import UsageMemory
 
+MAX_NAMED = 3  # queries that were cut
+
 
 async def discover(
     catalog: ToolCatalogService, audit: AuditLog, usage: UsageMemory, rates: Rates, request: FrontRequest, given: Json
@@ -80,8 +82,9 @@ class DiscoveryArguments(Struct, frozen=True):
 def read_discovery(given: Json) -> DiscoveryArguments:
     """Raises InvalidArgumentsError."""
     check_names(given, DISCOVERY, ("query", "context", "maxResults"))
-    asked, context = _queries(given.get("query")), _context(given.get("context"))
-    queries, notice = tuple(map(_cut, asked)), _cut_notice(asked)
+    asked, long_context = _queries(given.get("query")), _context(given.get("context"))
+    queries, context = tuple(map(_cut, asked)), _cut(long_context) if long_context else None
+    notice = _cut_notice(asked, long_context)
     distinct = len({" ".join(query.split()) for query in queries})
     if distinct == 1:  # the same query several times
         queries = queries[:1]
@@ -106,19 +109,24 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - KEPT_END]}\n{text[1 - KEPT_END :]}"
 
 
-def _cut_notice(queries: Sequence[str]) -> str | None:
+def _cut_notice(queries: Sequence[str], context: str | None) -> str | None:
+    """Name a few of the texts that were cut, with their lengths."""
     long = [f"query[{index}] ({len(query)})" for index, query in enumerate(queries) if len(query) > MAX_TEXT]
+    if len(long) > MAX_NAMED:
+        long[MAX_NAMED:] = [f"{len(long) - MAX_NAMED} more queries"]
+    if context and len(context) > MAX_TEXT:
+        long.append(f"`context` ({len(context)})")
     if not long:
         return None
     return (
-        f"Of a query of more than {MAX_TEXT} characters, only the beginning and the end were searched: "
+        f"Of a text of more than {MAX_TEXT} characters, only the beginning and the end were searched: "
         f"{', '.join(long)}. One sentence that says what should be done finds more."
     )
 
 
 def _context(value: Any) -> str | None:
     if value is None or isinstance(value, str):
-        return _cut(value) if value else None
+        return value or None
     raise InvalidArgumentsError("`context` must be a string.")
 
 
