@@ -57,7 +57,9 @@ IN_DESCRIPTION = 1 << FIELDS.index("description")
 # The bit of each field, and what one of its tokens adds to a figure that has the count above the bits.
 _FIELD_BITS = len(FIELDS)
 _FIELDS_MASK = (1 << _FIELD_BITS) - 1
-_UNITS = {field: (1 << place, WEIGHTS[field] << _FIELD_BITS) for place, field in enumerate(FIELDS)}
+_UNITS: Mapping[Field, tuple[int, int]] = {
+    field: (1 << place, WEIGHTS[field] << _FIELD_BITS) for place, field in enumerate(FIELDS)
+}
 # A word that several parameters repeat (`source_timezone`, `target_timezone`) says no more than one of them.
 COUNTED_ONCE: frozenset[Field] = frozenset({"parameter", "parameter description"})
 
