@@ -11,11 +11,10 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from hashlib import sha256
 from itertools import islice
 from typing import Final, TypeVar
 
-from pointsman.catalog.definitions import ChangedTools, encode_entry, quote_names
+from pointsman.catalog.definitions import ChangedTools, quote_names
 from pointsman.catalog.pins import (
     INSTRUCTIONS_NAME,
     MAX_PINS,
@@ -29,7 +28,6 @@ from pointsman.catalog.pins import (
     Reason,
     Table,
     diff_lines,
-    digests_of,
     held_names,
     name_hash,
     name_in,
@@ -38,14 +36,14 @@ from pointsman.catalog.pins import (
 from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.core.kinds import TOOLS, ListKind
 from pointsman.core.model import Json, ToolSource
-from pointsman.core.rounds import giving_way, own_round
+from pointsman.core.rounds import giving_way
 from pointsman.router.state.key_values import ABSENT, StateAwayError
 from pointsman.router.state.pin_store import Key, Origin, PinStore, Stored, identity_of
+from pointsman.router.state.seen_lists import SeenLists
 
 LOOK_EVERY_S: Final = 2.0  # for approvals of other gateways, and whether the store is back
 STORE_S: Final = 4.0  # for the store, less than a list may take by default
 ATTEMPTS: Final = 5  # to store pins that other gateways change at the same time
-_AT_ONCE: Final = 20  # definitions, which take 2 ms
 _KINDS: Final[tuple[PinnedKind, ...]] = ("tool", "prompt", "template", "instructions")
 
 T = TypeVar("T")
@@ -82,7 +80,7 @@ class Pins:
         self._identities: dict[str, str] = {}
         self._identities_due = False
         self._held: dict[Key, dict[str, Held]] = {}
-        self._seen: dict[Key, dict[str, tuple[bytes, Digests]]] = {}  # of the last lists; the digest of the JSON first
+        self._seen = SeenLists()
         self._versions: dict[str, int] = {}
         self._lock = asyncio.Lock()  # of the store
 
@@ -113,7 +111,7 @@ class Pins:
         if kind not in PINNED or mode == "off":
             return Admitted(entries)
         key = (server_id, PINNED[kind])
-        digests = await self._digests(key, entries)
+        digests = await self._seen.note(key, entries)
         held = await self._judge(key, mode, digests, entries)
         if kind is TOOLS:
             await self._judge_instructions(server_id, mode)
@@ -137,11 +135,7 @@ class Pins:
 
     def listed(self, server_id: str) -> dict[PinnedKind, dict[str, Digests]]:
         """All definitions of the last lists, approved or not."""
-        return {
-            kind: {name: digests for name, (_, digests) in self._seen[server_id, kind].items()}
-            for kind in _KINDS
-            if (server_id, kind) in self._seen
-        }
+        return self._seen.of(server_id)
 
     def pinned(self, server_id: str) -> int:
         """How many definitions are approved, including those that the server no longer lists."""
@@ -246,39 +240,17 @@ class Pins:
             was = before.servers.get(server_id)
             if was is not None and was.pin_mode != server.pin_mode:
                 self._versions[server_id] = self.version(server_id) + 1
-        for memory in (self._held, self._seen):
-            for key in [key for key in memory if key[0] not in after.servers]:
-                del memory[key]
+        self._held = {key: held for key, held in self._held.items() if key[0] in after.servers}
+        self._seen.keep_only(after.servers)
 
     # ------------------------------------------------------------------ helpers
-
-    async def _digests(self, key: Key, entries: Mapping[str, Json]) -> dict[str, Digests]:
-        """Compute the digests, but for definitions whose JSON is that of the last list."""
-        before, seen, computed = self._seen.get(key, {}), dict[str, tuple[bytes, Digests]](), 0
-        for name, entry in entries.items():
-            encoded = encode_entry(entry)
-            if encoded is None:
-                continue
-            raw = sha256(encoded).digest()
-            known = before.get(name)
-            if known is not None and known[0] == raw:
-                seen[name] = known
-                continue
-            if computed % _AT_ONCE == 0:
-                await own_round()
-            computed += 1
-            digests = digests_of(entry)
-            if digests is not None:
-                seen[name] = (raw, digests)
-        self._seen[key] = seen
-        return {name: digests for name, (_, digests) in seen.items()}
 
     async def _judge_instructions(self, server_id: str, mode: PinMode) -> None:
         """No client gets a server's instructions; the operator sees that they have changed."""
         text = self._instructions(server_id)
         entries: dict[str, Json] = {INSTRUCTIONS_NAME: {"description": text}} if text else {}
         key: Key = (server_id, "instructions")
-        await self._judge(key, mode, await self._digests(key, entries), entries)
+        await self._judge(key, mode, await self._seen.note(key, entries), entries)
 
     async def _judge(
         self, key: Key, mode: PinMode, digests: Mapping[str, Digests], entries: Mapping[str, Json]
@@ -411,7 +383,7 @@ class Pins:
         """By kind and the hash of the name. A list that was not read since the start lacks nothing."""
         gone: dict[PinnedKind, dict[bytes, Digests]] = {}
         for kind in _KINDS:
-            stored, seen = self._tables.get((server_id, kind)), self._seen.get((server_id, kind))
+            stored, seen = self._tables.get((server_id, kind)), self._seen.names((server_id, kind))
             if stored is not None and seen is not None:
                 listed = set(map(name_hash, seen))
                 gone[kind] = {name: pin for name, pin in stored.table.items() if name not in listed}
@@ -424,7 +396,7 @@ class Pins:
         def change(table: Table) -> Table:
             table = {**table, **fresh}
             if len(table) > MAX_PINS:  # those that the server no longer lists are in the way
-                listed = set(map(name_hash, self._seen.get(key, ())))
+                listed = set(map(name_hash, self._seen.names(key) or ()))
                 table = {name: pin for name, pin in table.items() if name in listed}
             return table
 
