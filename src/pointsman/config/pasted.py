@@ -1,7 +1,7 @@
 """Blocks of servers that people paste from their clients, in our form: other sections and keys, same meaning.
 
 Nothing in such a block can widen a right: what a client says about confirmations is only noted, and its choices of
-tools are obeyed. What has no safe counterpart here is an error with the next step, and so are the keys by which an owner
+tools are obeyed. What has no safe counterpart here is an error with the next step, and so are keys by which an owner
 protects a server: ignored, one that tightens would fail open.
 """
 

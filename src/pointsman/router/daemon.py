@@ -58,6 +58,7 @@ from pointsman.router.replication import (
     authorization_server,
     counted_rates,
     find_peers,
+    held_folder,
     open_pins,
     open_server_sign_ins,
     open_shared_state,
@@ -94,13 +95,9 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
         DaemonError: an essential task ended.
     """
     process.return_large_blocks()
-    replicas = launch.config.state.replicas
     with ExitStack() as stack:
-        state_folder.refuse_replica_folder(launch.state_dir)
-        stack.enter_context(state_folder.locked(launch.state_dir, shared=replicas))
-        if replicas:
-            replica_dir = stack.enter_context(state_folder.replica_folder(launch.state_dir))
-            launch = replace(launch, replica_dir=replica_dir)
+        replica_dir = stack.enter_context(held_folder(launch.state_dir, replicas=launch.config.state.replicas))
+        launch = replace(launch, replica_dir=replica_dir)
         listener = stack.enter_context(bind(launch.config.listen.host, launch.config.listen.port))
         if launch.prepare(launch.config):
             launch = replace(launch, config=launch.load())
@@ -469,6 +466,7 @@ class Daemon:
     async def background(self) -> AsyncGenerator[None]:
         """Run the background tasks: from before the port opens until it is closed."""
         tasks = self._tasks
+        await self._pins.load()
         self._reloader.start(tasks)
         tasks.start("session cleanup", self._front.run)
         tasks.start("server logs", self._logs.run)
