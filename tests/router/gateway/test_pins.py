@@ -360,7 +360,26 @@ async def test_an_approved_definition_that_is_gone_is_told_until_the_owner_accep
         assert (await pin(gateway, "check")).code == 0
         change(tmp_path, GOOD)
         assert await waiting(gateway) == {"tool forecast: new", "prompt brief: new"}
-        assert ("page", "pin/forget", "servers.weather (1 definitions)") in await owner.changes()
+        assert ("page", "pin/forget", "servers.weather (1 definition)") in await owner.changes()
+
+
+async def test_an_export_has_the_pins_of_a_server_that_is_down_and_names_what_it_lacks(tmp_path: Path) -> None:
+    down = {"command": str(tmp_path / "missing"), "projects": ["all"]}
+    running = weather(tmp_path)
+    async with gateway_process(tmp_path, config(running)) as gateway:
+        assert (await pin(gateway, "export", "pins.json")).code == 0
+    before = json.loads((tmp_path / "pins.json").read_text())
+    stopped = {"weather": running | {"args": ["-c", "raise SystemExit(1)"]}}
+    async with gateway_process(tmp_path, {"projects": PROJECTS, "servers": stopped}) as gateway:
+        assert (await pin(gateway, "export", "again.json")).code == 0
+        assert json.loads((tmp_path / "again.json").read_text()) == before
+        checked = await pin(gateway, "check", "--file", "again.json")
+        assert (checked.code, checked.stdout) == (1, "weather: lists nothing, or does not run\n")
+        gateway.write_config({"projects": PROJECTS, "servers": stopped | {"new": down}})
+        await gateway_has(gateway, "new")
+        short = await pin(gateway, "export", "again.json")
+        assert (short.code, "`new` is left out or incomplete: it does not run" in short.stderr) == (1, True), short
+        assert json.loads((tmp_path / "again.json").read_text()) == before
 
 
 async def test_the_owner_approves_on_the_page_what_it_shows(tmp_path: Path) -> None:

@@ -25,7 +25,16 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from pointsman.catalog.pins import Digests, PinnedKind, Table, canonical_json, decode_table, encode_table
+from pointsman.catalog.pins import (
+    INSTRUCTIONS_NAME,
+    Digests,
+    PinnedKind,
+    Table,
+    canonical_json,
+    decode_table,
+    encode_table,
+    name_in,
+)
 from pointsman.config.server_model import Server
 from pointsman.core.model import Json
 from pointsman.router.state.key_values import ABSENT, MAX_VALUE_BYTES, KeyValues, StateAwayError
@@ -156,6 +165,21 @@ class PinStore:
         """The canonical definition; None: it was too long to be kept."""
         found = self._values.get(_text_key(key, digests.whole))
         return _unpacked(found.value) if found is not None else None
+
+    def name(self, key: Key, digests: Digests) -> str:
+        """The name of an approved definition; empty: it is not known, because the text was too long to be kept."""
+        return INSTRUCTIONS_NAME if key[1] == "instructions" else name_in(key[1], self.text(key, digests))
+
+    def named(
+        self, server_id: str, tables: Mapping[PinnedKind, Table]
+    ) -> tuple[dict[PinnedKind, dict[str, Digests]], int]:
+        """The pins of a server by name, and how many have none."""
+        found: dict[PinnedKind, dict[str, Digests]] = {
+            kind: {self.name((server_id, kind), pin): pin for pin in table.values()} for kind, table in tables.items()
+        }
+        for names in found.values():
+            names.pop("", None)
+        return found, sum(map(len, tables.values())) - sum(map(len, found.values()))
 
     def identities(self) -> dict[str, str]:
         return {key.removeprefix(_SERVERS): one.value.decode() for key, one in self._values.list(_SERVERS).items()}

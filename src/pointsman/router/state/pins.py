@@ -31,7 +31,6 @@ from pointsman.catalog.pins import (
     diff_lines,
     held_names,
     name_hash,
-    name_in,
     pins_of,
 )
 from pointsman.config.model import CurrentConfig, GatewayConfig
@@ -167,6 +166,11 @@ class Pins:
 
         return await asyncio.to_thread(compute)
 
+    async def stored(self, server_id: str) -> tuple[dict[PinnedKind, dict[str, Digests]], int]:
+        """All approved definitions by name, and how many have no name. Raises StateAwayError."""
+        tables = {kind: self._tables[server_id, kind].table for kind in _KINDS if (server_id, kind) in self._tables}
+        return await _in_thread(partial(self._store.named, server_id, tables))
+
     def gone_count(self, server_id: str) -> int:
         return sum(len(pins) for pins in self._gone(server_id).values())
 
@@ -178,14 +182,9 @@ class Pins:
                 found.append((kind, pin))  # noqa: PERF401 - a comprehension would lose the type
 
         def named() -> list[Gone]:
-            return [Gone(kind, self._gone_name(server_id, kind, pin), pin.whole.hex()) for kind, pin in found]
+            return [Gone(kind, self._store.name((server_id, kind), pin), pin.whole.hex()) for kind, pin in found]
 
         return sorted(await _in_thread(named), key=lambda one: (one.kind, one.name))
-
-    def _gone_name(self, server_id: str, kind: PinnedKind, pin: Digests) -> str:
-        if kind == "instructions":
-            return INSTRUCTIONS_NAME
-        return name_in(kind, self._store.text((server_id, kind), pin))
 
     async def forget(self, server_id: str, chosen: Collection[tuple[str, str]]) -> int:
         """Drop pins of definitions that are not listed any more, by kind and digest; return how many.
