@@ -168,7 +168,9 @@ class Pins:
 
     async def stored(self, server_id: str) -> tuple[dict[PinnedKind, dict[str, Digests]], int]:
         """All approved definitions by name, and how many have no name. Raises StateAwayError."""
-        tables = {kind: self._tables[server_id, kind].table for kind in _KINDS if (server_id, kind) in self._tables}
+        tables: dict[PinnedKind, Table] = {
+            kind: stored.table for (owner, kind), stored in self._tables.items() if owner == server_id
+        }
         return await _in_thread(partial(self._store.named, server_id, tables))
 
     def gone_count(self, server_id: str) -> int:
