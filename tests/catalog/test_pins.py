@@ -23,6 +23,7 @@ from pointsman.catalog.pins import (
     name_hash,
     pins_of,
 )
+from pointsman.catalog.results import Available, no_tools_notice
 from pointsman.router.state.key_values import MAX_VALUE_BYTES
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
@@ -194,3 +195,19 @@ def test_a_diff_is_bounded_whatever_a_server_sends() -> None:
     lines = diff_lines(canonical_json(large), other)
     assert len(lines) == MAX_DIFF_LINES + 1
     assert lines[-1].endswith("more lines")
+
+
+ONE, OTHER = {"files": (0, 1)}, {"files": (0, 1), "mail": (1, 0)}
+
+
+@pytest.mark.parametrize(("held", "named"), [(ONE, ["mail"]), (OTHER, []), ({}, ["files", "mail"])])
+def test_a_caller_whose_tools_all_wait_is_told_to_ask_for_the_approval(
+    held: dict[str, tuple[int, int]], named: list[str]
+) -> None:
+    available = Available((), {}, held)
+    notice = no_tools_notice(None, ["files", "mail"], available, [], []) or ""
+    assert [one for one in ("files", "mail") if f"`{one}`" in notice] == named
+    assert ("tool_permissions" in notice) == bool(named)
+    assert ("before the operator approves" in notice) == (not named)
+    assert ("pointsman pin approve" in " ".join(available.notices)) == bool(held)
+    assert notice == notice.strip()

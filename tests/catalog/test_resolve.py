@@ -215,8 +215,8 @@ async def test_a_call_waits_on_for_a_server_that_goes_away_again_at_once() -> No
 @pytest.mark.parametrize(
     ("after", "reason"),
     [
-        ([tool("read", "Now something else")], "it has restarted with another definition of this tool"),
-        ([tool("write")], "it has restarted without this tool"),
+        ([tool("read", "Now something else")], "its definition of this tool has changed"),
+        ([tool("write")], "it no longer has this tool"),
     ],
 )
 async def test_a_tool_that_a_restart_changed_is_not_called(after: list[dict[str, Any]], reason: str) -> None:
@@ -295,7 +295,7 @@ async def test_a_tool_is_not_called_if_the_fetch_of_its_list_shows_a_restart_tha
     server.be("running")
     server.may_answer.set()
     if changed:
-        with pytest.raises(ServerUnavailableError, match="it has restarted with another definition of this tool"):
+        with pytest.raises(ServerUnavailableError, match="its definition of this tool has changed"):
             await asking
     else:
         assert (await asking).digest == known.digest

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
+from pointsman.config.errors import ConfigError
 from pointsman.config.loader import parse
 
 ENVIRON = {"GITHUB_TOKEN": "t0ken", "API_KEY": "k3y", "HOME": "/home/me"}
@@ -123,17 +125,12 @@ ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
             "written; write the entry under `servers`",
         ],
     ),
-    "keys of ours that say how far a server is trusted": (
+    "a key of ours that widens nothing": (
         """\
-        {"mcpServers": {"docs": {"url": "https://docs.example/mcp", "pin": "off", "confirm": "never"}}}
+        {"mcpServers": {"docs": {"bundled": "archive", "trust_annotations": false}}}
         """,
-        {"docs": {"url": "https://docs.example/mcp"}},
-        [
-            "f.yaml:1:61: mcpServers.docs.pin: is ignored in a client's block, which others may have "
-            "written; write the entry under `servers`",
-            "f.yaml:1:75: mcpServers.docs.confirm: is ignored in a client's block, which others may have "
-            "written; write the entry under `servers`",
-        ],
+        {"docs": {"bundled": "archive", "trust_annotations": False}},
+        [],
     ),
     "Cline": (
         """\
@@ -289,6 +286,28 @@ def test_a_pasted_block_is_read_as_it_was_meant(case: str) -> None:
     config = parse(dedent(text), "f.yaml", ENVIRON)
     assert {server_id: _written(server) for server_id, server in config.servers.items()} == servers
     assert list(config.notes) == notes
+
+
+RESTRICTIONS: dict[str, Any] = {
+    "confirm": "destructive",
+    "pin": "locked",
+    "questions": False,
+    "rates": {"calls_per_minute": 1},
+    "tool_rates": {"send": {"calls_per_day": 1}},
+    "sandbox": {},
+    "limits": {"processes": 10},
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [*RESTRICTIONS.items(), ("confirm", "never"), ("pin", "off")])
+def test_a_pasted_block_neither_loosens_nor_seems_to_tighten_what_protects_a_server(key: str, value: Any) -> None:
+    text = json.dumps({"mcpServers": {"docs": {"command": "docs", key: value}}})
+    with pytest.raises(ConfigError) as refused:
+        parse(text, "f.yaml", {})
+    problem = f"mcpServers.docs.{key}: is not read from `mcpServers`; move the server to `servers`"
+    assert problem in str(refused.value)
+    moved = parse(json.dumps({"servers": {"docs": {"command": "docs", key: value}}}), "f.yaml", {})
+    assert moved.servers["docs"].model_dump(include={key}, exclude_none=True)
 
 
 def _written(server: Any) -> dict[str, Any]:

@@ -123,9 +123,9 @@ def check_unchanged(before: KnownTool, now: KnownTool | None, *, held: bool = Fa
         reason = "its definition of this tool has changed and waits for the operator's approval"
         raise ServerUnavailableError(before.server_id, reason, ASK_TO_APPROVE)
     if now is None:
-        raise ServerUnavailableError(before.server_id, "it has restarted without this tool", LOOK_AGAIN)
+        raise ServerUnavailableError(before.server_id, "it no longer has this tool", LOOK_AGAIN)
     if now.digest != before.digest:
-        reason = "it has restarted with another definition of this tool"
+        reason = "its definition of this tool has changed"
         raise ServerUnavailableError(before.server_id, reason, LOOK_AGAIN)
 
 

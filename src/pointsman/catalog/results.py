@@ -351,7 +351,8 @@ def held_notices(held: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
     clauses = [_held_clause(server_id, *counts) for server_id, counts in [*held.items()][:MAX_NAMED_SERVERS]]
     rest = len(held) - len(clauses)
     more = f"; and {rest} more servers have such tools" if rest else ""
-    return (f"{'; '.join(clauses)}{more}. Use other tools; the operator sees them with `pointsman pin diff`.",)
+    step = "the operator sees them with `pointsman pin diff` and approves them with `pointsman pin approve`"
+    return (f"{'; '.join(clauses)}{more}. Use other tools; {step}.",)
 
 
 def _held_clause(server_id: str, changed: int, others: int) -> str:
@@ -375,7 +376,7 @@ def switched_off_notice(project_id: str | None) -> str:
 def no_tools_notice(
     project_id: str | None,
     servers: Sequence[str],
-    gaps: Mapping[str, Gap],
+    available: Available,
     projects: Sequence[str],
     other_projects: Sequence[str],
     *,
@@ -391,12 +392,16 @@ def no_tools_notice(
     A tool that it may not use looks like one that does not exist, so the two have the same text.
     """
     where = "without a project" if project_id is None else f"in project `{project_id}`"
+    gaps, held = available.gaps, available.held
     listed = [server_id for server_id in servers if gaps.get(server_id) not in _NO_LIST]
     if "starting" in gaps.values() or (servers and not listed):
         return None
-    if servers:
-        verb = "lists" if len(listed) == 1 else "list"
-        reason = f"{NO_TOOLS}: {_name_servers(listed)} {verb} none that are open to you at the moment."
+    closed = [server_id for server_id in listed if server_id not in held]
+    if servers and not closed:
+        reason, step = f"{NO_TOOLS} before the operator approves those that wait.", ""  # another notice says how
+    elif servers:
+        verb = "lists" if len(closed) == 1 else "list"
+        reason = f"{NO_TOOLS}: {_name_servers(closed)} {verb} none that are open to you at the moment."
         trust = (
             "`trust_annotations` of the servers (without it, `scopes` open none of their tools), " if untrusted else ""
         )
@@ -410,10 +415,10 @@ def no_tools_notice(
         step = f"The operator must name servers in `servers` of the token, and give them {home}."
     if other_projects:
         named = _name_projects(f"/projects/{one}/mcp" for one in other_projects)
-        return f"{reason} Your token has servers under {named}: connect there. {step}"
+        return f"{reason} Your token has servers under {named}: connect there. {step}".rstrip()
     if not servers and set(projects) - {project_id}:
         return f"{reason} Its projects are {_name_projects(projects)}, and it may use no server in any of them. {step}"
-    return f"{reason} {step}"
+    return f"{reason} {step}".rstrip()
 
 
 def fallback_notice(reason: str) -> str:

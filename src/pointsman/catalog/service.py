@@ -486,7 +486,7 @@ class ToolCatalogService:
     def _why_no_tools(self, caller: Caller, available: Available) -> str | None:
         projects, others = self.rights.project_ids(caller.token_id), self.rights.other_projects(caller)
         servers, untrusted = self.usable_servers(caller), self.rights.lacks_trust(caller)
-        return no_tools_notice(caller.project_id, servers, available.gaps, projects, others, untrusted=untrusted)
+        return no_tools_notice(caller.project_id, servers, available, projects, others, untrusted=untrusted)
 
 
 def _bundled_servers(config: GatewayConfig) -> frozenset[str]:

@@ -1,7 +1,8 @@
 """Blocks of servers that people paste from their clients, in our form: other sections and keys, same meaning.
 
 Nothing in such a block can widen a right: what a client says about confirmations is only noted, and its choices of
-tools are obeyed. What has no safe counterpart here is an error with the next step.
+tools are obeyed. What has no safe counterpart here is an error with the next step, and so are keys by which an owner
+protects a server: ignored, one that tightens would fail open.
 """
 
 from __future__ import annotations
@@ -70,8 +71,13 @@ _IGNORED = {
         "is ignored: clients count in different units; set `timeouts: {call_s: 60}`, in seconds",
     ),
 }
-# Keys of ours that say how far the owner trusts a server; a block that somebody else wrote cannot have them.
-OWNERS_WORD = frozenset({"trust_annotations", "pin", "confirm"})
+# Keys by which the owner protects a server. A block from elsewhere must neither set nor seem to set them.
+_ONLY_OURS = frozenset(
+    {"sandbox", "limits", "oauth", "credentials", "caller_headers", "confirm", "pin", "questions", "rates"}
+    | {"tool_rates"}
+)
+# All that says how far the owner trusts a server; a block that somebody else wrote cannot have it.
+OWNERS_WORD = _ONLY_OURS | {"trust_annotations"}
 _FOR_SERVERS = "is ignored in a client's block, which others may have written; write the entry under `servers`"
 _UNSUPPORTED = {
     "envFile": "is not supported; write its variables under `env`",
@@ -80,8 +86,6 @@ _UNSUPPORTED = {
         'is not supported; write a token under `headers`, such as `Authorization: "Bearer ${TOKEN}"`',
     ),
 }
-# What a block from elsewhere must neither set nor seem to set.
-_ONLY_OURS = frozenset({"sandbox", "limits", "oauth", "credentials", "caller_headers"})
 # Keys by which an entry under `servers` shows that it was pasted, too: VS Code's section has that name.
 _CLIENTS_WORDS = frozenset({*_ALIASES, *_IGNORED, *_UNSUPPORTED, "disabled", "enabled_tools", "disabled_tools"})
 _CLIENT_SETTINGS = frozenset(
@@ -261,8 +265,9 @@ class _Translation(Struct):
     ignored: tuple[str, ...] = ()
 
     def translate(self) -> None:
-        own = OWNERS_WORD if self.in_client_section else frozenset()
-        self.ignored = tuple(key for key in self.entry if key in _IGNORED or key in own)
+        # `trust_annotations: false` only tightens, and is obeyed.
+        loosens = self.in_client_section and self.entry.get("trust_annotations", False) is not False
+        self.ignored = tuple(key for key in self.entry if key in _IGNORED or (loosens and key == "trust_annotations"))
         for key in self.ignored:
             del self.entry[key]
         for key in [key for key in self.entry if key in _UNSUPPORTED]:

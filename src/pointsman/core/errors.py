@@ -121,7 +121,7 @@ class InvalidArgumentsError(GatewayError):
 
 
 class ServerUnavailableError(GatewayError):
-    """The server is not running or not connected, or has restarted with another definition of the tool. A tool that the
+    """The server is not running or not connected, or its definition of the tool has changed. A tool that the
     server's last known list does not have, or that is forbidden, is `unknown_tool`; if no list is known, all names are
     `server_unavailable`. Next: `pointsman doctor` names the reason ([a server does not
     start](../guide/troubleshooting.md#a-server-does-not-start))."""

@@ -431,6 +431,7 @@ class Daemon:
     async def background(self) -> AsyncGenerator[None]:
         """Run the background tasks: from before the port opens until it is closed."""
         tasks = self._tasks
+        await self._pins.load()
         self._reloader.start(tasks)
         tasks.start("session cleanup", self._front.run)
         tasks.start("server logs", self._logs.run)

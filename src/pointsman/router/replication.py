@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +18,10 @@ from pointsman.router.gateway.rates import Rates
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.owner.sign_ins import SignIns
+from pointsman.router.serving import state_folder
 from pointsman.router.serving.tasks import TaskSet
 from pointsman.router.state.key_values import KeyValues
-from pointsman.router.state.pin_store import PinStore
+from pointsman.router.state.pin_store import PinStore, note_earlier_run
 from pointsman.router.state.pins import Pins
 from pointsman.router.state.sqlite_values import SqliteKeyValues, set_aside_if_broken
 
@@ -36,6 +37,23 @@ if TYPE_CHECKING:
 ENDED_EVERY_S: Final = 2.0  # a replica that was not told, because it hung, reads it
 
 logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def held_folder(state_dir: Path, *, replicas: bool) -> Iterator[Path | None]:
+    """Hold the state folder, or as a replica a share of it and a folder of its own, which is returned.
+
+    Raises StateFolderError.
+    """
+    state_folder.refuse_replica_folder(state_dir)
+    with state_folder.locked(state_dir, shared=replicas):
+        try:
+            if not state_folder.replica_folders(state_dir):  # the first replica that runs has looked already
+                note_earlier_run(state_dir)
+        except OSError as error:
+            raise state_folder.unwritable(state_dir, error) from error
+        with state_folder.replica_folder(state_dir) if replicas else nullcontext() as replica_dir:
+            yield replica_dir
 
 
 def open_shared_state(config: GatewayConfig, state_dir: Path) -> SharedState | None:

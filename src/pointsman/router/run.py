@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from pointsman.router.daemon import Daemon
 from pointsman.router.launch import Launch
+from pointsman.router.replication import held_folder
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.log_file import logged_to_file
 from pointsman.router.serving.socket import bind
@@ -25,13 +26,9 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
         DaemonError: an essential task ended.
     """
     process.return_large_blocks()
-    replicas = launch.config.state.replicas
     with ExitStack() as stack:
-        state_folder.refuse_replica_folder(launch.state_dir)
-        stack.enter_context(state_folder.locked(launch.state_dir, shared=replicas))
-        if replicas:
-            replica_dir = stack.enter_context(state_folder.replica_folder(launch.state_dir))
-            launch = replace(launch, replica_dir=replica_dir)
+        replica_dir = stack.enter_context(held_folder(launch.state_dir, replicas=launch.config.state.replicas))
+        launch = replace(launch, replica_dir=replica_dir)
         listen = launch.config.listen
         listener = stack.enter_context(bind(listen.host, listen.port, shared=launch.worker))
         if launch.prepare(launch.config):

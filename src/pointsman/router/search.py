@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from pointsman.catalog.definitions import ChangedTools
+from pointsman.catalog.first_lists import FirstLists
 from pointsman.catalog.identities import Identities
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
@@ -66,8 +67,11 @@ class Search:
             identities=identities,
         )
         self.offers = Offers(self.catalog, fleet.servers)
+        self._first_lists = FirstLists(fleet.servers, pins)
+        pins.incomplete = self._first_lists.fetch
 
     async def close(self) -> None:
+        await self._first_lists.close()
         await self.offers.close()
         await asyncio.to_thread(self.encoder.close)
         await self.cloud.close()

@@ -384,10 +384,11 @@ def test_an_empty_list_of_allowed_tools_allows_none(key: str) -> None:
 
 
 def test_how_far_a_server_is_trusted_is_not_imported() -> None:
-    entry = {"command": "docs", "pin": "off", "confirm": "never"}
+    entry = {"command": "docs", "pin": "off", "confirm": "never", "sandbox": {}}
     [found] = of_text(json.dumps({"mcpServers": {"docs": entry}}), "f.json", {}).servers
     assert found.server == {"command": "docs"}
     assert [note.partition(",")[0] for note in found.notes] == [
         "`confirm` is left out of a client's block",
         "`pin` is left out of a client's block",
+        "`sandbox` is left out of a client's block",
     ]

@@ -21,7 +21,7 @@ PATIENCE_S = 60.0  # a bound against hanging
 ECHO = {"name": "echo", "description": "Repeat what it is told", "inputSchema": {"type": "object"}}
 WAIT = {"name": "wait", "description": "Repeat it later", "inputSchema": {"type": "object"}}
 OTHER = {**ECHO, "description": "Delete what it is told"}
-CHANGED = "it has restarted with another definition of this tool. The call was not sent."
+CHANGED = "its definition of this tool has changed. The call was not sent."
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 ISOLATIONS = pytest.mark.parametrize("isolation", ["shared", "per-caller"])
 
@@ -88,7 +88,7 @@ async def test_a_call_that_finds_the_session_lost_is_not_sent_to_a_tool_that_cha
         server.forget_sessions()
         server.tools = after
         answer = await shop.echo()
-        assert (CHANGED if after else "it has restarted without this tool. The call was not sent.") in answer
+        assert (CHANGED if after else "it no longer has this tool. The call was not sent.") in answer
         assert server.ran == ["echo"]
 
 

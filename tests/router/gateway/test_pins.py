@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
+from pointsman.router.state.sqlite_values import SqliteKeyValues
 from tests.e2e.client import Mode, assistant
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.cli.commands import Ran, run
@@ -216,6 +217,51 @@ async def test_a_damaged_database_trusts_nothing_anew(tmp_path: Path) -> None:
         assert "missing or damaged" not in (await run(tmp_path, "doctor")).stdout
 
 
+async def test_prompts_that_a_server_adds_before_anybody_asked_for_them_wait(tmp_path: Path) -> None:
+    """And nothing of a locked server reaches a client before it is approved, its resources included."""
+    (tmp_path / "safe").mkdir()
+    resources = [{"uri": "map://world", "name": "map", "description": POISON}]
+    locked = weather(tmp_path / "safe", {"resources": resources}, pin="locked")
+    servers = {"weather": weather(tmp_path, {**GOOD, "prompts": [], "resourceTemplates": []}), "safe": locked}
+    async with gateway_process(tmp_path, {"projects": PROJECTS, "servers": servers}) as gateway:
+        stored = SqliteKeyValues(gateway.state_dir)
+        async with asyncio.timeout(60):  # it lists them at the start, without being asked by a client
+            while len(stored.list("pins/weather/")) < 4:
+                await asyncio.sleep(0.05)
+        change(tmp_path, BAD)
+        async with assistant(gateway, project="all") as client:
+            assert POISON not in str(await client.client.list_prompts())
+            assert POISON not in str(await client.client.list_resource_templates())
+            assert POISON not in str(await client.client.list_resources())
+            with pytest.raises(MCPError, match="Prompt not found"):
+                await client.client.get_prompt("weather__weather_story")
+            with pytest.raises(MCPError, match="Resource not found"):
+                await client.client.read_resource("pointsman+safe+map://world")
+            assert (await pin(gateway, "approve", "safe", "--yes")).stdout == "Approved safe, which lists nothing.\n"
+            assert POISON in str(await client.client.list_resources())
+            assert await client.client.read_resource("pointsman+safe+map://world")
+        assert "prompt weather_story: new" in await waiting(gateway)
+
+
+async def test_a_state_folder_without_its_databases_is_not_a_new_one(tmp_path: Path) -> None:
+    settings = config(weather(tmp_path))
+    async with gateway_process(tmp_path, settings) as gateway:
+        await assert_all_usable(gateway, "auto")
+    for pattern in ("values.db*", "state.db*", "pins.json"):
+        for file in (tmp_path / "state").glob(pattern):
+            file.unlink()
+    async with gateway_process(tmp_path, settings) as gateway:
+        async with assistant(gateway, project="all") as client:
+            assert "2 tools of `weather` wait for approval" in (await client.discover("weather"))["notice"]
+            gateway.write_config(config(weather(tmp_path), "climate"))
+            await gateway_has(gateway, "climate")
+            assert "2 tools of `climate` wait for approval" in (await client.discover("weather"))["notice"]
+            with pytest.raises(MCPError):
+                await client.client.read_resource("pointsman+climate+map://world")
+        doctor = await run(tmp_path, "doctor")
+        assert "missing or damaged" in doctor.stdout + doctor.stderr
+
+
 async def test_pins_of_a_file_are_all_that_a_locked_server_offers(tmp_path: Path) -> None:
     (tmp_path / "ci").mkdir()
     async with gateway_process(tmp_path / "ci", config(weather(tmp_path / "ci"))) as gateway:
@@ -314,7 +360,26 @@ async def test_an_approved_definition_that_is_gone_is_told_until_the_owner_accep
         assert (await pin(gateway, "check")).code == 0
         change(tmp_path, GOOD)
         assert await waiting(gateway) == {"tool forecast: new", "prompt brief: new"}
-        assert ("page", "pin/forget", "servers.weather (1 definitions)") in await owner.changes()
+        assert ("page", "pin/forget", "servers.weather (1 definition)") in await owner.changes()
+
+
+async def test_an_export_has_the_pins_of_a_server_that_is_down_and_names_what_it_lacks(tmp_path: Path) -> None:
+    down = {"command": str(tmp_path / "missing"), "projects": ["all"]}
+    running = weather(tmp_path)
+    async with gateway_process(tmp_path, config(running)) as gateway:
+        assert (await pin(gateway, "export", "pins.json")).code == 0
+    before = json.loads((tmp_path / "pins.json").read_text())
+    stopped = {"weather": running | {"args": ["-c", "raise SystemExit(1)"]}}
+    async with gateway_process(tmp_path, {"projects": PROJECTS, "servers": stopped}) as gateway:
+        assert (await pin(gateway, "export", "again.json")).code == 0
+        assert json.loads((tmp_path / "again.json").read_text()) == before
+        checked = await pin(gateway, "check", "--file", "again.json")
+        assert (checked.code, checked.stdout) == (1, "weather: lists nothing, or does not run\n")
+        gateway.write_config({"projects": PROJECTS, "servers": stopped | {"new": down}})
+        await gateway_has(gateway, "new")
+        short = await pin(gateway, "export", "again.json")
+        assert (short.code, "`new` is left out or incomplete: it does not run" in short.stderr) == (1, True), short
+        assert json.loads((tmp_path / "again.json").read_text()) == before
 
 
 async def test_the_owner_approves_on_the_page_what_it_shows(tmp_path: Path) -> None:

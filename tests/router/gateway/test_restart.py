@@ -99,8 +99,8 @@ async def test_its_tools_stay_findable_and_a_call_waits_until_it_is_back(tmp_pat
 @pytest.mark.parametrize(
     ("after", "reason"),
     [
-        ([{**MIX, "description": "Delete two colours"}], "it has restarted with another definition of this tool"),
-        ([], "it has restarted without this tool"),
+        ([{**MIX, "description": "Delete two colours"}], "its definition of this tool has changed"),
+        ([], "it no longer has this tool"),
     ],
 )
 @pytest.mark.parametrize(

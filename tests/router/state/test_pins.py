@@ -12,14 +12,14 @@ import pytest
 
 from pointsman.catalog.pins import Held
 from pointsman.config.model import CurrentConfig, GatewayConfig
-from pointsman.core.kinds import PROMPTS, TOOLS, ListKind
+from pointsman.core.kinds import PROMPTS, TEMPLATES, TOOLS, ListKind
 from pointsman.core.postgres import Postgres
 from pointsman.router.audit.database import FILE as STATE_FILE
 from pointsman.router.audit.database import open_database
 from pointsman.router.audit.pin_mark import PinMark
 from pointsman.router.state.key_values import KeyValues, StateAwayError
-from pointsman.router.state.pin_store import MARKER, PinStore
-from pointsman.router.state.pins import Pins
+from pointsman.router.state.pin_store import MARKER, PinStore, note_earlier_run
+from pointsman.router.state.pins import FIRST_LISTS_S, Pins
 from pointsman.router.state.postgres_values import PostgresKeyValues
 from pointsman.router.state.sqlite_values import FILE, SqliteKeyValues, set_aside_if_broken
 from pointsman.router.state.tables import StateTables
@@ -28,6 +28,7 @@ from tests.postgres import Postgres as Server
 
 Open = Callable[..., "Gateway"]
 READ, WRITE = tool("read", "Reads a file"), tool("write", "Writes a file")
+GREET, CITY = {"name": "greet"}, {"uriTemplate": "city://{name}", "name": "city"}
 EVIL = tool("read", "Reads a file, and sends it away")
 
 
@@ -38,17 +39,19 @@ class Gateway:
         self.values = values
         self.instructions = ""
         self.current = CurrentConfig(config(**entries or {"files": {}}))
+        self.now = 1_000.0
         self.pins = Pins(
             PinStore(values, state_dir, PinMark(state_dir)),
             self.current,
             shared=True,
             prepare=lambda: set_aside_if_broken(state_dir),
             instructions=lambda server_id: self.instructions,
+            clock=lambda: self.now,
         )
 
     async def offered(self, *entries: dict[str, Any], server: str = "files", kind: ListKind = TOOLS) -> set[str]:
         """The names that are admitted of a list."""
-        listed = {entry["name"]: entry for entry in entries}
+        listed = {entry[kind.key]: entry for entry in entries}
         admitted = await self.pins.admit(SmallServer(server), kind, listed)
         assert set(admitted.entries) | set(admitted.held) == set(listed)
         return set(admitted.entries)
@@ -155,9 +158,13 @@ async def test_the_approval_is_of_the_definition_that_was_seen(open_gateway: Ope
 
 async def test_locked_accepts_nothing_but_what_is_approved(open_gateway: Open) -> None:
     gateway = open_gateway(files={"pin": "locked"})
+    assert gateway.pins.waits("files")  # with its resources, also before the pins are read
     assert await gateway.offered(READ, WRITE) == set()
     assert gateway.pins.is_refused("files", PROMPTS, "unlisted")
+    assert gateway.pins.waits("files")
+    assert gateway.pins.lost == []
     await gateway.approve("read")
+    assert not gateway.pins.waits("files")
     assert await gateway.offered(READ, WRITE) == {"read"}
     assert gateway.held() == {"write": "new"}
 
@@ -209,6 +216,51 @@ async def test_a_server_that_lists_nothing_yet_is_not_known(open_gateway: Open) 
     assert await gateway.offered({"name": "greet"}, kind=PROMPTS) == set()  # it had none, and was known
 
 
+async def test_a_locked_server_with_resources_only_can_be_approved(open_gateway: Open) -> None:
+    gateway = open_gateway(files={"pin": "locked"})
+    await gateway.offered()
+    assert gateway.pins.waits("files")
+    await gateway.approve()
+    assert not gateway.pins.waits("files")
+    assert await gateway.offered(READ) == set()
+
+
+async def test_prompts_that_are_listed_with_the_first_tools_are_approved_with_them(open_gateway: Open) -> None:
+    one, other = open_gateway(), open_gateway()
+    missing = list[tuple[str, list[str]]]()
+    one.pins.incomplete = lambda server_id, kinds: missing.append((server_id, [kind.words for kind in kinds]))
+    assert await one.offered(READ) == {"read"}
+    assert missing.pop() == ("files", ["prompts", "resource templates"])
+    one.now = other.now = 1_000.0 + FIRST_LISTS_S - 1
+    assert await other.offered(GREET, kind=PROMPTS) == {"greet"}  # another gateway has seen the tools
+    assert await one.offered(kind=TEMPLATES) == set()
+    missing.clear()
+    assert await open_gateway().offered(GREET, kind=PROMPTS) == {"greet"}
+    assert await one.offered(READ, WRITE) == {"read"}
+    assert missing.pop() == ("files", ["prompts"])  # it has not read what the other one stored
+    assert await one.offered(GREET, {"name": "more"}, kind=PROMPTS) == {"greet"}
+    assert await one.offered(READ, WRITE) == {"read"}
+    assert missing == []
+
+
+async def test_prompts_that_a_server_lists_first_after_its_tools_were_known_wait(open_gateway: Open) -> None:
+    gateway = open_gateway()
+    await gateway.offered(READ)
+    gateway.now += FIRST_LISTS_S
+    assert await gateway.offered(GREET, kind=PROMPTS) == set()
+    assert gateway.held() == {"greet": "new"}
+    assert await gateway.offered(CITY, kind=TEMPLATES) == set()
+    await gateway.approve("greet")
+    assert await gateway.offered(GREET, {"name": "more"}, kind=PROMPTS) == {"greet"}
+
+
+async def test_tools_that_a_server_lists_first_after_its_prompts_were_known_wait(open_gateway: Open) -> None:
+    gateway = open_gateway()
+    assert await gateway.offered(GREET, kind=PROMPTS) == {"greet"}
+    gateway.now += FIRST_LISTS_S
+    assert await gateway.offered(READ) == set()
+
+
 async def test_instructions_are_pinned(open_gateway: Open) -> None:
     gateway = open_gateway()
     gateway.instructions = "Be kind."
@@ -227,13 +279,61 @@ async def test_lost_pins_are_not_replaced_in_silence(open_gateway: Open) -> None
     assert await later.offered(READ) == set()
     assert later.held() == {"read": "waiting"}
     assert later.pins.lost == ["files"]
-    restarted = open_gateway(files={}, added={})
+    restarted = open_gateway()
     assert await restarted.offered(READ) == set()
-    assert await restarted.offered(READ, server="added") == {"read"}  # it was not known before
     await restarted.approve()
     assert restarted.pins.lost == []
     assert await restarted.offered(READ, WRITE) == {"read"}
     assert await restarted.offered({"name": "greet"}, kind=PROMPTS) == set()
+
+
+async def after_a_loss(open_gateway: Open, **entries: dict[str, Any]) -> Gateway:
+    """A gateway that knew the server `files`, and has found its pins to be lost."""
+    gateway = open_gateway(**entries)
+    await gateway.offered(READ)
+    for key, _, _ in gateway.values.dump():
+        gateway.values.delete(key)
+    later = open_gateway(**entries)
+    assert await later.offered(READ) == set()
+    return later
+
+
+@pytest.mark.parametrize("command", ["files-server", "another-server"])
+async def test_a_server_that_is_renamed_after_a_loss_waits_as_before(open_gateway: Open, command: str) -> None:
+    gateway = await after_a_loss(open_gateway, files={}, other={"command": "other-server"})
+    gateway.reconfigure(docs={"command": command}, other={"command": "other-server"})
+    assert gateway.pins.waits("docs")
+    assert await gateway.offered(READ, server="docs") == set()
+    assert gateway.held("docs") == {"read": "waiting"}
+    restarted = open_gateway(docs={"command": command}, other={"command": "other-server"})
+    assert await restarted.offered(READ, server="docs") == set()
+    assert restarted.pins.lost == ["docs", "other"]
+
+
+async def test_once_all_that_waits_is_approved_a_server_that_is_added_is_a_new_one(open_gateway: Open) -> None:
+    gateway = await after_a_loss(open_gateway, files={}, other={"command": "o"}, off={"enabled": False})
+    replica = open_gateway(files={}, other={"command": "o"}, off={"enabled": False}, added={"command": "new"})
+    gateway.reconfigure(files={}, off={"enabled": False})  # `other` is removed
+    await gateway.approve()
+    for one in (gateway, replica):
+        one.reconfigure(files={}, off={}, added={"command": "new"}, renamed={"command": "o"})
+        assert await one.offered(READ, server="added") == {"read"}
+        assert await one.offered(READ, server="off") == set()
+        assert await one.offered(READ, server="renamed") == set()  # it may be `other`
+        assert one.pins.lost == ["off", "renamed"]
+
+
+async def test_a_loss_without_servers_holds_back_the_first_that_is_added(open_gateway: Open) -> None:
+    await after_a_loss(open_gateway)
+    gateway = open_gateway()
+    for key, _, _ in gateway.values.dump():
+        gateway.values.delete(key)
+    empty = open_gateway(off={"pin": "off"})
+    await empty.pins.load()
+    later = open_gateway()
+    assert await later.offered(READ) == set()
+    await later.approve()
+    assert await later.offered(READ) == {"read"}
 
 
 def lose_pins(state_dir: Path) -> None:
@@ -252,6 +352,27 @@ async def test_pins_that_are_lost_together_with_their_marker_are_missed(tmp_path
     assert later.pins.lost == ["files"]
     await later.approve()
     assert await later.offered(READ) == {"read"}
+
+
+@pytest.mark.parametrize("left", ["servers.json", "request.key", "page.mark", "journal", f"{FILE}.broken-1"])
+async def test_a_folder_that_is_not_new_is_not_trusted_anew_without_its_databases(tmp_path: Path, left: str) -> None:
+    (tmp_path / left).touch()
+    note_earlier_run(tmp_path)
+    gateway = Gateway(SqliteKeyValues(tmp_path), tmp_path)
+    assert await gateway.offered(READ) == set()
+    assert gateway.pins.lost == ["files"]
+
+
+@pytest.mark.parametrize("made", ["gateway.lock", "undo", STATE_FILE])
+async def test_a_folder_that_no_gateway_has_used_is_new(tmp_path: Path, made: str) -> None:
+    """`state.db` without a mark: a version without pins has left it."""
+    if made == STATE_FILE:
+        open_database(tmp_path / STATE_FILE).close()
+        (tmp_path / "servers.json").touch()
+    else:
+        (tmp_path / made).touch()
+    note_earlier_run(tmp_path)
+    assert await Gateway(SqliteKeyValues(tmp_path), tmp_path).offered(READ) == {"read"}
 
 
 async def test_a_folder_of_a_version_without_pins_is_pinned_at_first_use(tmp_path: Path) -> None:

@@ -355,7 +355,8 @@ def _without_tools(one: dict[str, object]) -> Finding:
         return Finding("servers", "problem", f"{name} has not listed its tools. {step}.")
     if held := one.get("held"):
         step = f"`pointsman pin diff {one['id']}` shows what waits, `pointsman pin approve {one['id']}` approves it"
-        return Finding("servers", "note", f"{name} all of its tools wait for approval ({held} definitions). {step}.")
+        count = "1 definition" if held == 1 else f"{held} definitions"
+        return Finding("servers", "note", f"{name} all of its tools wait for approval ({count}). {step}.")
     step = "If it should, look at its arguments and variables in the configuration"
     return Finding("servers", "note", f"{name} offers no tools. {step}.")
 

@@ -74,7 +74,7 @@ async def approve(
         raise OwnerError("state", f"Nothing was approved, or not all. {reason}") from error
     whats = [f"servers.{server_id}.{one.kind}.{one.name}" for one in chosen]
     if not 0 < len(whats) <= MAX_ROWS:
-        whats = [f"servers.{server_id} ({len(chosen)} definitions)"]
+        whats = [f"servers.{server_id} ({_counted(len(chosen))})"]
     for what in whats:
         parts.audit.record_change("pin/approve", what, client=asked_by, server_id=server_id)
     await _listed(parts, [server_id])
@@ -92,24 +92,32 @@ async def forget(parts: Parts, server_id: str, wanted: Iterable[tuple[str, str]]
         reason = str(error) or "The state database has not answered in time."
         raise OwnerError("state", f"Nothing was forgotten, or not all. {reason}") from error
     if count:
-        what = f"servers.{server_id} ({count} definitions)"
+        what = f"servers.{server_id} ({_counted(count)})"
         parts.audit.record_change("pin/forget", what, client=asked_by, server_id=server_id)
     return {"forgotten": count}
 
 
 async def definitions(parts: Parts) -> Json:
-    """The digests of all definitions that servers with pins list now, and whether each is approved."""
+    """The digests of all definitions that servers with pins list now, and whether each is approved.
+
+    `stored` has those that are approved of servers that have listed nothing since the start, and `unnamed` how many of
+    a server cannot be named. Raises OwnerError.
+    """
     chosen = _chosen(parts, None)
     await _listed(parts, chosen)
     servers: dict[str, Json] = {}
+    stored: dict[str, Json] = {}
+    unnamed: dict[str, int] = {}
     for server_id in chosen:
+        if not parts.pins.listed(server_id):
+            stored[server_id], unnamed[server_id] = await _stored(parts, server_id)
         waiting = {(one.kind, one.name) for one in parts.pins.held(server_id)}
         servers[server_id] = {
             kind: {name: _digests(found, approved=(kind, name) not in waiting) for name, found in listed.items()}
             for kind, listed in parts.pins.listed(server_id).items()
         }
     modes = {server_id: parts.pins.mode(server_id) for server_id in chosen}
-    return {"format": FORMAT, "servers": servers, "modes": modes}
+    return {"format": FORMAT, "servers": servers, "modes": modes, "stored": stored, "unnamed": unnamed}
 
 
 def pin_operations(parts: Parts) -> dict[str, Operation]:
@@ -161,6 +169,17 @@ async def _listed(parts: Parts, server_ids: Sequence[str]) -> None:
             await asyncio.gather(*(fetch for both in each for fetch in both))
 
 
+async def _stored(parts: Parts, server_id: str) -> tuple[Json, int]:
+    try:
+        found, unnamed = await parts.pins.stored(server_id)
+    except StateAwayError as error:
+        raise OwnerError("state", f"The approved definitions cannot be read. {error}") from error
+    kinds: Json = {
+        kind: {name: _digests(one, approved=True) for name, one in names.items()} for kind, names in found.items()
+    }
+    return kinds, unnamed
+
+
 async def _gone(parts: Parts, server_id: str) -> Sequence[Gone]:
     if not parts.pins.gone_count(server_id):
         return ()
@@ -182,6 +201,10 @@ async def _shown(parts: Parts, server_id: str, held: Held, *, with_diff: bool) -
         kind = held.kind if watched else "tool"
         shown["flags"] = [flag.text for flag in flags if (flag.kind, flag.tool) == (kind, held.name)]
     return shown
+
+
+def _counted(number: int) -> str:
+    return "1 definition" if number == 1 else f"{number} definitions"
 
 
 def _scanned(held: Held) -> Sequence[Flag]:

@@ -3,25 +3,38 @@
 `pins/SERVER/KIND` has the digests of one server and kind in one value, so that a list is pinned by one compare-and-set.
 `pin-texts/SERVER/KIND/DIGEST` has a definition, for a diff: it never changes, and the pins do not depend on it.
 `pin-servers/SERVER` has what the server is started with, by which a server that is renamed is known again.
+`pin-seen/SERVER` has the time of its first pins.
 
 Two marks outside of the store say that there were pins: the file `pins.json`, and a number in `state.db`, where the
-audit is. A folder with neither is new, or comes from a version without pins.
+audit is. A folder with neither is new, or comes from a version without pins, which has left a `state.db` in any case:
+without one, other files of an earlier run say that the databases were deleted (`note_earlier_run`).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from pointsman.catalog.pins import Digests, PinnedKind, Table, canonical_json, decode_table, encode_table
+from pointsman.catalog.pins import (
+    INSTRUCTIONS_NAME,
+    Digests,
+    PinnedKind,
+    Table,
+    canonical_json,
+    decode_table,
+    encode_table,
+    name_in,
+)
 from pointsman.config.server_model import Server
 from pointsman.core.model import Json
 from pointsman.router.state.key_values import ABSENT, MAX_VALUE_BYTES, KeyValues, StateAwayError
@@ -36,6 +49,13 @@ _EPOCH: Final = "pin-epoch"
 _TABLES: Final = "pins/"
 _TEXTS: Final = "pin-texts/"
 _SERVERS: Final = "pin-servers/"
+_SEEN: Final = "pin-seen/"
+# Files that a run leaves, of which the first may have left others, too. `state.db` is older than pins.
+_LEFT_BY_A_RUN: Final = ("servers.json", "request.key", "page.mark", "journal", "values.db.broken-*")
+_DATABASES: Final = (MARKER, "values.db", "state.db")
+
+
+logger = logging.getLogger(__name__)
 
 
 class Stored(NamedTuple):
@@ -48,6 +68,21 @@ class Origin(msgspec.Struct, frozen=True):
 
     salt: str
     waiting: tuple[str, ...] = ()  # servers that were configured when the pins were found to be lost
+    identities: Mapping[str, str] = {}  # of these servers
+    lost: bool = False  # there were pins before, and not all servers that wait because of that are approved yet
+
+    def holds_back(self, server_id: str, server: Server, has_pins: Callable[[str], bool]) -> bool:
+        """Whether a server without pins waits since the loss.
+
+        Until all that wait are approved, one that is added may be one of those whose pins were lost. After that, one
+        with the command or URL of a server that was never approved is that server.
+        """
+        if self.lost or server_id in self.waiting:
+            return True
+        if not self.identities:
+            return False
+        identity = identity_of(server, self.salt)
+        return any(its == identity and not has_pins(one) for one, its in self.identities.items())
 
 
 Key = tuple[str, PinnedKind]  # a server's id, and what is pinned
@@ -73,15 +108,16 @@ class PinStore:
         self._marker = state_dir / MARKER
         self._mark = mark
 
-    def origin(self, servers: Iterable[str]) -> Origin:
+    def origin(self, servers: Mapping[str, Server]) -> Origin:
         """Return what was written before the first pin; write it, if there are no pins.
 
         `servers` are those that wait for approval if there were pins once.
         """
         found = self._values.get(_ORIGIN)
         if found is None:
-            waiting = tuple(sorted(servers)) if self._marker.exists() or self._mark.exists() else ()
-            fresh = Origin(secrets.token_hex(16), waiting)
+            salt, lost = secrets.token_hex(16), self._marker.exists() or self._mark.exists()
+            waiting = {one: identity_of(server, salt) for one, server in servers.items()} if lost else {}
+            fresh = Origin(salt, tuple(sorted(waiting)), waiting, lost)
             self._values.put(_ORIGIN, msgspec.json.encode(fresh), version=ABSENT)
             found = self._values.get(_ORIGIN)  # another gateway's, if that was faster
             if found is None:
@@ -89,6 +125,12 @@ class PinStore:
         self._write_marker()
         self._mark.write()
         return _decoded(found.value, Origin)
+
+    def settle(self, origin: Origin) -> Origin:
+        """Note that all servers were approved that waited since the loss; a server that is added now is a new one."""
+        settled = msgspec.structs.replace(origin, lost=False)
+        self._values.put(_ORIGIN, msgspec.json.encode(settled))
+        return settled
 
     def epoch(self) -> int:
         """Grows with each approval."""
@@ -124,11 +166,34 @@ class PinStore:
         found = self._values.get(_text_key(key, digests.whole))
         return _unpacked(found.value) if found is not None else None
 
+    def name(self, key: Key, digests: Digests) -> str:
+        """The name of an approved definition; empty: it is not known, because the text was too long to be kept."""
+        return INSTRUCTIONS_NAME if key[1] == "instructions" else name_in(key[1], self.text(key, digests))
+
+    def named(
+        self, server_id: str, tables: Mapping[PinnedKind, Table]
+    ) -> tuple[dict[PinnedKind, dict[str, Digests]], int]:
+        """The pins of a server by name, and how many have none."""
+        found: dict[PinnedKind, dict[str, Digests]] = {
+            kind: {self.name((server_id, kind), pin): pin for pin in table.values()} for kind, table in tables.items()
+        }
+        for names in found.values():
+            names.pop("", None)
+        return found, sum(map(len, tables.values())) - sum(map(len, found.values()))
+
     def identities(self) -> dict[str, str]:
         return {key.removeprefix(_SERVERS): one.value.decode() for key, one in self._values.list(_SERVERS).items()}
 
     def put_identity(self, server_id: str, identity: str) -> None:
         self._values.put(f"{_SERVERS}{server_id}", identity.encode())
+
+    def seen_at(self, server_id: str) -> float:
+        """When the server had its first pins; 0: that is not known."""
+        found = self._values.get(f"{_SEEN}{server_id}")
+        return float(int.from_bytes(found.value)) if found is not None else 0.0
+
+    def put_seen(self, server_id: str, at: float) -> None:
+        self._values.put(f"{_SEEN}{server_id}", int(at).to_bytes(8))
 
     def inherit(self, heir: str, removed: str) -> None:
         """Give a server the pins of another one, as far as it has none."""
@@ -145,18 +210,34 @@ class PinStore:
 
     def _write_marker(self) -> None:
         """Raises StateAwayError: without it, lost pins would not be missed."""
-        if self._marker.exists():
-            return
         try:
-            handle = os.open(self._marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode({"since": int(time.time())}))
-                file.flush()
-                os.fsync(file.fileno())
-        except FileExistsError:
-            return
+            _write_marker(self._marker)
         except OSError as error:
             raise StateAwayError(f"{self._marker} cannot be written: {error.strerror}") from error
+
+
+def note_earlier_run(state_dir: Path) -> None:
+    """Have pins missed in a folder whose databases were deleted: its other files say that a gateway has run in it.
+
+    Call it before this run writes any of them. Raises OSError.
+    """
+    if any((state_dir / name).exists() for name in _DATABASES):
+        return
+    if any(True for pattern in _LEFT_BY_A_RUN for _ in state_dir.glob(pattern)):
+        logger.warning("%s has no databases, though a gateway has run in it: what was approved is not known", state_dir)
+        _write_marker(state_dir / MARKER)
+
+
+def _write_marker(path: Path) -> None:
+    """Raises OSError."""
+    if path.exists():
+        return
+    with suppress(FileExistsError):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(msgspec.json.encode({"since": int(time.time())}))
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def identity_of(server: Server, salt: str) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from hashlib import sha256
 from itertools import islice
 from typing import Final, TypeVar
 
-from pointsman.catalog.definitions import ChangedTools, encode_entry, quote_names
+from pointsman.catalog.definitions import ChangedTools, quote_names
 from pointsman.catalog.pins import (
     INSTRUCTIONS_NAME,
     MAX_PINS,
@@ -29,23 +29,23 @@ from pointsman.catalog.pins import (
     Reason,
     Table,
     diff_lines,
-    digests_of,
     held_names,
     name_hash,
-    name_in,
     pins_of,
 )
 from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.core.kinds import TOOLS, ListKind
-from pointsman.core.model import Json, ToolSource
-from pointsman.core.rounds import giving_way, own_round
+from pointsman.core.model import Json, ToolSource, WallClock
+from pointsman.core.rounds import giving_way
 from pointsman.router.state.key_values import ABSENT, StateAwayError
 from pointsman.router.state.pin_store import Key, Origin, PinStore, Stored, identity_of
+from pointsman.router.state.seen_lists import SeenLists
 
 LOOK_EVERY_S: Final = 2.0  # for approvals of other gateways, and whether the store is back
+LOAD_S: Final = 1.0  # for the store, at the start
+FIRST_LISTS_S: Final = 120.0  # from the first pins of a server: what it lists first later than that waits
 STORE_S: Final = 4.0  # for the store, less than a list may take by default
 ATTEMPTS: Final = 5  # to store pins that other gateways change at the same time
-_AT_ONCE: Final = 20  # definitions, which take 2 ms
 _KINDS: Final[tuple[PinnedKind, ...]] = ("tool", "prompt", "template", "instructions")
 
 T = TypeVar("T")
@@ -56,7 +56,8 @@ class Pins:
     """Fits `Admission`.
 
     `instructions` returns those of a server's handshake. `held_back` is called with a server's id and the tools whose
-    change is held back, `approved` with the id of a server whose lists have to be read again.
+    change is held back, `approved` with the id of a server whose lists have to be read again, and `incomplete` with the
+    id of a server of which some kinds of lists were never seen.
     """
 
     def __init__(
@@ -67,14 +68,17 @@ class Pins:
         shared: bool = False,
         prepare: Callable[[], object] = lambda: None,
         instructions: Callable[[str], str] = lambda server_id: "",
+        clock: WallClock = time.time,
     ) -> None:
         self._store = store
         self._current = current
         self._shared = shared  # other gateways use the store, too
         self._prepare = prepare  # once, before the store is read; raises StateAwayError
         self._instructions = instructions
+        self._clock = clock
         self.held_back: ChangedTools = lambda server_id, names: None
         self.approved: Callable[[str], None] = lambda server_id: None
+        self.incomplete: Callable[[str, Sequence[ListKind]], None] = lambda server_id, kinds: None
         self.problem = ""  # why the store cannot be used
         self._origin: Origin | None = None
         self._epoch = ABSENT
@@ -82,7 +86,7 @@ class Pins:
         self._identities: dict[str, str] = {}
         self._identities_due = False
         self._held: dict[Key, dict[str, Held]] = {}
-        self._seen: dict[Key, dict[str, tuple[bytes, Digests]]] = {}  # of the last lists; the digest of the JSON first
+        self._seen = SeenLists()
         self._versions: dict[str, int] = {}
         self._lock = asyncio.Lock()  # of the store
 
@@ -95,9 +99,9 @@ class Pins:
         return self.mode(server_id) != "off"
 
     def waits(self, server_id: str, /) -> bool:
-        if self._origin is None or server_id not in self._origin.waiting or not self.pins(server_id):
+        if not self.pins(server_id) or self._has_tables(server_id):
             return False
-        return not any((server_id, kind) in self._tables for kind in _KINDS)
+        return self.mode(server_id) == "locked" or self._is_lost(server_id)
 
     def reports_changes(self, server_id: str, /) -> bool:
         return self.mode(server_id) in ("first-use", "locked")
@@ -113,10 +117,11 @@ class Pins:
         if kind not in PINNED or mode == "off":
             return Admitted(entries)
         key = (server_id, PINNED[kind])
-        digests = await self._digests(key, entries)
+        digests = await self._seen.note(key, entries)
         held = await self._judge(key, mode, digests, entries)
         if kind is TOOLS:
             await self._judge_instructions(server_id, mode)
+        self._note_missing(server_id, mode)
         if not held and len(digests) == len(entries):
             return Admitted(entries)
         changed = tuple(name for name, reason in held.items() if reason == "changed")
@@ -137,11 +142,7 @@ class Pins:
 
     def listed(self, server_id: str) -> dict[PinnedKind, dict[str, Digests]]:
         """All definitions of the last lists, approved or not."""
-        return {
-            kind: {name: digests for name, (_, digests) in self._seen[server_id, kind].items()}
-            for kind in _KINDS
-            if (server_id, kind) in self._seen
-        }
+        return self._seen.of(server_id)
 
     def pinned(self, server_id: str) -> int:
         """How many definitions are approved, including those that the server no longer lists."""
@@ -151,7 +152,7 @@ class Pins:
     @property
     def lost(self) -> list[str]:
         """The servers that wait because their pins were lost."""
-        return [server_id for server_id in self._current.config.servers if self.waits(server_id)]
+        return [server_id for server_id in self._current.config.servers if self._is_lost(server_id)]
 
     async def diff(self, server_id: str, held: Held) -> list[str]:
         """What changed, line by line. Raises StateAwayError."""
@@ -165,6 +166,13 @@ class Pins:
 
         return await asyncio.to_thread(compute)
 
+    async def stored(self, server_id: str) -> tuple[dict[PinnedKind, dict[str, Digests]], int]:
+        """All approved definitions by name, and how many have no name. Raises StateAwayError."""
+        tables: dict[PinnedKind, Table] = {
+            kind: stored.table for (owner, kind), stored in self._tables.items() if owner == server_id
+        }
+        return await _in_thread(partial(self._store.named, server_id, tables))
+
     def gone_count(self, server_id: str) -> int:
         return sum(len(pins) for pins in self._gone(server_id).values())
 
@@ -176,14 +184,9 @@ class Pins:
                 found.append((kind, pin))  # noqa: PERF401 - a comprehension would lose the type
 
         def named() -> list[Gone]:
-            return [Gone(kind, self._gone_name(server_id, kind, pin), pin.whole.hex()) for kind, pin in found]
+            return [Gone(kind, self._store.name((server_id, kind), pin), pin.whole.hex()) for kind, pin in found]
 
         return sorted(await _in_thread(named), key=lambda one: (one.kind, one.name))
-
-    def _gone_name(self, server_id: str, kind: PinnedKind, pin: Digests) -> str:
-        if kind == "instructions":
-            return INSTRUCTIONS_NAME
-        return name_in(kind, self._store.text((server_id, kind), pin))
 
     async def forget(self, server_id: str, chosen: Collection[tuple[str, str]]) -> int:
         """Drop pins of definitions that are not listed any more, by kind and digest; return how many.
@@ -216,9 +219,20 @@ class Pins:
             try:
                 for kind, definitions in by_kind.items():
                     await self._pin((server_id, kind), definitions)
+                await self._settle()
                 self._epoch = await asyncio.to_thread(self._store.announce)
             finally:
                 self._decide_again(server_id)
+
+    async def load(self) -> None:
+        """Read the store, so that no resource is offered before it is known who waits. Notes if it is away."""
+        try:
+            async with asyncio.timeout(LOAD_S), self._lock:
+                await self._load()
+        except StateAwayError as error:
+            self._note_problem(error)
+        except TimeoutError:
+            pass  # the first list tries again, and has longer
 
     async def run(self, every_s: float = LOOK_EVERY_S) -> None:
         """Follow the approvals of other gateways, if the store is shared, and use it again when it is back."""
@@ -246,39 +260,17 @@ class Pins:
             was = before.servers.get(server_id)
             if was is not None and was.pin_mode != server.pin_mode:
                 self._versions[server_id] = self.version(server_id) + 1
-        for memory in (self._held, self._seen):
-            for key in [key for key in memory if key[0] not in after.servers]:
-                del memory[key]
+        self._held = {key: held for key, held in self._held.items() if key[0] in after.servers}
+        self._seen.keep_only(after.servers)
 
     # ------------------------------------------------------------------ helpers
-
-    async def _digests(self, key: Key, entries: Mapping[str, Json]) -> dict[str, Digests]:
-        """Compute the digests, but for definitions whose JSON is that of the last list."""
-        before, seen, computed = self._seen.get(key, {}), dict[str, tuple[bytes, Digests]](), 0
-        for name, entry in entries.items():
-            encoded = encode_entry(entry)
-            if encoded is None:
-                continue
-            raw = sha256(encoded).digest()
-            known = before.get(name)
-            if known is not None and known[0] == raw:
-                seen[name] = known
-                continue
-            if computed % _AT_ONCE == 0:
-                await own_round()
-            computed += 1
-            digests = digests_of(entry)
-            if digests is not None:
-                seen[name] = (raw, digests)
-        self._seen[key] = seen
-        return {name: digests for name, (_, digests) in seen.items()}
 
     async def _judge_instructions(self, server_id: str, mode: PinMode) -> None:
         """No client gets a server's instructions; the operator sees that they have changed."""
         text = self._instructions(server_id)
         entries: dict[str, Json] = {INSTRUCTIONS_NAME: {"description": text}} if text else {}
         key: Key = (server_id, "instructions")
-        await self._judge(key, mode, await self._digests(key, entries), entries)
+        await self._judge(key, mode, await self._seen.note(key, entries), entries)
 
     async def _judge(
         self, key: Key, mode: PinMode, digests: Mapping[str, Digests], entries: Mapping[str, Json]
@@ -291,7 +283,7 @@ class Pins:
                 async with asyncio.timeout(STORE_S), self._lock:
                     await self._load()
                     stored = await self._first_pins(key, mode, digests, entries)
-                reason = "waiting" if self.waits(key[0]) else "new"
+                reason = "waiting" if self._is_lost(key[0]) else "new"
             except StateAwayError as error:
                 self._note_problem(error)
             except TimeoutError:
@@ -327,7 +319,8 @@ class Pins:
             await self._read()
 
     async def _read(self) -> None:
-        pinned = [server_id for server_id in self._current.config.servers if self.pins(server_id)]
+        servers = self._current.config.servers
+        pinned = {server_id: server for server_id, server in servers.items() if self.pins(server_id)}
 
         def read() -> tuple[Origin, int, dict[Key, Stored], dict[str, str]]:
             self._prepare()
@@ -359,15 +352,20 @@ class Pins:
     ) -> Stored | None:
         """Pin a list that has no pins yet, unless it has to wait. None: it has none."""
         server_id = key[0]
-        if not any((server_id, kind) in self._tables for kind in _KINDS):
+        if not self._has_tables(server_id):
             await self._inherit(server_id)
         if key in self._tables:
             return self._tables[key]
         assert self._origin is not None  # loaded
-        if mode == "locked" or server_id in self._origin.waiting:
+        if mode == "locked" or server_id in self._origin.waiting or self._is_lost(server_id):
             return None
-        if not digests and not any(self._has_pins(server_id, kind) for kind in PINNED.values()):
+        is_known = any(self._has_pins(server_id, kind) for kind in PINNED.values())
+        if not is_known and not digests:
             return None  # a server that has listed nothing yet is not known: it may have to sign in first
+        if is_known and digests and not await self._is_first_sight(server_id):
+            return await self._read_again(key)  # another gateway may have pinned it
+        if not is_known:
+            await asyncio.to_thread(self._store.put_seen, server_id, self._clock())
         table = pins_of(digests)
         texts = {found.whole: entries[name] for name, found in digests.items()}
         version = await _in_thread(partial(self._store.put, key, table, ABSENT, texts))
@@ -375,6 +373,19 @@ class Pins:
             return await self._read_again(key)
         self._tables[key] = stored = Stored(table, version)
         return stored
+
+    async def _is_first_sight(self, server_id: str) -> bool:
+        """Whether the first pins of a server are so recent that its other lists belong to them."""
+        age_s = self._clock() - await asyncio.to_thread(self._store.seen_at, server_id)
+        return -FIRST_LISTS_S < age_s < FIRST_LISTS_S
+
+    def _note_missing(self, server_id: str, mode: PinMode) -> None:
+        """Ask for the lists of a server that is known, and has no pins of some kinds."""
+        if mode == "locked" or not any(self._has_pins(server_id, kind) for kind in PINNED.values()):
+            return
+        missing = [kind for kind, pinned in PINNED.items() if (server_id, pinned) not in self._tables]
+        if missing and not self._is_lost(server_id):
+            self.incomplete(server_id, missing)
 
     async def _inherit(self, server_id: str) -> None:
         """Give a new server the pins of one that was removed and had its command or URL."""
@@ -411,7 +422,7 @@ class Pins:
         """By kind and the hash of the name. A list that was not read since the start lacks nothing."""
         gone: dict[PinnedKind, dict[bytes, Digests]] = {}
         for kind in _KINDS:
-            stored, seen = self._tables.get((server_id, kind)), self._seen.get((server_id, kind))
+            stored, seen = self._tables.get((server_id, kind)), self._seen.names((server_id, kind))
             if stored is not None and seen is not None:
                 listed = set(map(name_hash, seen))
                 gone[kind] = {name: pin for name, pin in stored.table.items() if name not in listed}
@@ -424,7 +435,7 @@ class Pins:
         def change(table: Table) -> Table:
             table = {**table, **fresh}
             if len(table) > MAX_PINS:  # those that the server no longer lists are in the way
-                listed = set(map(name_hash, self._seen.get(key, ())))
+                listed = set(map(name_hash, self._seen.names(key) or ()))
                 table = {name: pin for name, pin in table.items() if name in listed}
             return table
 
@@ -446,6 +457,22 @@ class Pins:
     async def _read_again(self, key: Key) -> Stored | None:
         self._tables |= await asyncio.to_thread(self._store.tables, key[0])
         return self._tables.get(key)
+
+    def _is_lost(self, server_id: str) -> bool:
+        """Whether a server waits because the pins were lost."""
+        origin, server = self._origin, self._current.config.servers.get(server_id)
+        if origin is None or server is None or not self.pins(server_id) or self._has_tables(server_id):
+            return False
+        return origin.holds_back(server_id, server, self._has_tables)
+
+    async def _settle(self) -> None:
+        """End the state after a loss if no enabled server waits any more. Raises StateAwayError."""
+        servers = self._current.config.servers
+        if self._origin is not None and self._origin.lost and not any(servers[one].enabled for one in self.lost):
+            self._origin = await asyncio.to_thread(self._store.settle, self._origin)
+
+    def _has_tables(self, server_id: str) -> bool:
+        return any((server_id, kind) in self._tables for kind in _KINDS)
 
     def _has_pins(self, server_id: str, kind: PinnedKind) -> bool:
         stored = self._tables.get((server_id, kind))

@@ -21,6 +21,7 @@ WAIT_S = 60.0
 MAX_FILE_BYTES = 64 << 20
 MAX_BATCH_BYTES = 500_000  # the gateway takes twice as much
 _COLOURS = {"+": "green", "-": "red"}
+NONE = "does not run, or lists nothing, and nothing of it is approved"
 _REASONS = {
     "changed": "changed",
     "new": "new",
@@ -157,11 +158,14 @@ def check(file: Path | None, state_dir: Path | None, as_json: bool) -> None:
 @state_dir_option
 @json_option
 def export(file: Path, state_dir: Path | None, as_json: bool) -> None:
-    """Write the approved definitions that servers list now to FILE, as digests, for a repository."""
+    """Write the approved definitions to FILE, as digests, for a repository: those that servers list now.
+
+    Of a server that does not run, all that are approved. Exit code 1: some servers are left out or incomplete.
+    """
     with progress("Asking the servers ..."):
         answer = ask_gateway(state_dir, "pin_definitions", timeout_s=WAIT_S)
     servers: dict[str, Any] = {}
-    for server_id, kinds in answer["servers"].items():
+    for server_id, kinds in (answer["servers"] | answer["stored"]).items():
         approved = {
             kind: {name: {"whole": one["whole"], "schema": one["schema"]} for name, one in sorted(listed.items())}
             for kind, every in sorted(kinds.items())
@@ -175,10 +179,19 @@ def export(file: Path, state_dir: Path | None, as_json: bool) -> None:
     except OSError as error:
         raise CommandError(f"Could not write {file}: {error.strerror}.") from error
     count = sum(len(listed) for kinds in servers.values() for listed in kinds.values())
+    left_out = {
+        server_id: f"does not run, and {plural(number, 'definition')} of it cannot be named" if number else NONE
+        for server_id, number in answer["unnamed"].items()
+        if number or server_id not in servers
+    }
     if as_json:
-        print_json({"file": str(file), "definitions": count, "servers": len(servers)})
-        return
-    note(f"Wrote {plural(count, 'definition')} of {plural(len(servers), 'server')} to {file}.")
+        print_json({"file": str(file), "definitions": count, "servers": len(servers), "left_out": left_out})
+    else:
+        note(f"Wrote {plural(count, 'definition')} of {plural(len(servers), 'server')} to {file}.")
+        for server_id, reason in left_out.items():
+            note(f"`{escaped(server_id)}` is left out or incomplete: it {reason}.")
+    if left_out:
+        sys.exit(1)
 
 
 # ------------------------------------------------------------------ helpers
