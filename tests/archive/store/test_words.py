@@ -61,7 +61,7 @@ def test_many_writes_leave_few_segments_and_an_index_that_agrees(quiet: AnyStora
 
 
 def test_every_step_of_a_merge_leaves_the_same_answers(quiet: AnyStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "BLOCKS_PER_STEP", 1)
+    monkeypatch.setattr(postings, "POSTINGS_PER_BLOCK", 4)
     monkeypatch.setattr(words, "ROWS_PER_STEP", 3)
     write_some(quiet, random.Random(2), 40)
     questions = ["kettlea", "walrusb tidec", f'"{WORDS[3]} {WORDS[7]}" stoned', "+cupe -kettleb"]
