@@ -143,7 +143,9 @@ async def test_an_answer_says_which_one_it_replaces(gated: Gated) -> None:
         said = await gated.owner("answer_approval", id=approval, answer="once")
         assert re.search(r"This replaces a refusal, given by `pointsman approve` \d+ s ago\.", said["note"])
         said = await gated.owner("answer_approval", id=approval, answer="refuse")
-        assert re.search(r"This replaces an unused yes for once, given by `pointsman approve` \d+ s ago\.", said["note"])
+        assert re.search(
+            r"This replaces an unused yes for once, given by `pointsman approve` \d+ s ago\.", said["note"]
+        )
         assert code_of(await model.execute("kept:refusable", tag="replaced")) == "confirmation_refused"
 
 

@@ -72,8 +72,8 @@ async def show_call(parts: Parts, approval_id: str) -> Json:
 async def answer_call(parts: Parts, approval_id: str, answer: Answer, asked_by: str) -> Json:
     """Answer a call that waits. `once`: this call, or the next identical one of a client that cannot be asked.
 
-    The latest answer to such a call holds, and says which one it replaces. A refusal holds for all identical calls, also
-    where they would be asked. Of two answers at the same moment the second is refused, with what holds.
+    The latest answer to such a call holds, and says which one it replaces. A refusal holds for all identical calls,
+    also where they would be asked. Of two answers at the same moment the second is refused, with what holds.
     """
     store = parts.gateway.gate.approvals
     pending = _find(await _stored(store.pending), approval_id, "call that waits")
