@@ -55,8 +55,10 @@ class LastLists:
         tools: dict[Named, Definition] = (
             {} if last is None else {("tool", name): defined(tool) for name, tool in last.items.items()}
         )
-        held = (one for one in admission.held(server_id) if one.kind != "instructions")
-        return tools | {(one.kind, one.name): held_back(one) for one in held}
+        for one in admission.held(server_id):
+            if one.kind != "instructions":
+                tools[one.kind, one.name] = held_back(one)
+        return tools
 
     def names(self, rights: RightsIndex, server_id: str) -> Collection[str] | None:
         """The names in the last list of an enabled server; None: they are not known."""

@@ -57,7 +57,7 @@ SAID = {
     "denied": ("This token needs a project", "connect to `/projects/<project>/mcp`"),
 }
 
-# Those of access tokens are in tests/router/auth, and that of a server's question in tests/e2e/test_forbidden_questions.py.
+# Those of access tokens are in tests/router/auth, that of a server's question in tests/e2e/test_forbidden_questions.py.
 ELSEWHERE = {"insufficient_scope", "sign_in_unavailable", "question_refused"}
 
 # For each reason why tools of a server are missing or not current: what is said of it, and what to do next.

@@ -230,6 +230,10 @@ def _translated(source: str, name: str, entry: Mapping[str, Any], references: _R
         f"`{key}` is left out of a client's block, which others may have written; set it under `servers` yourself"
         for key in sorted(OWNERS_WORD.intersection(entry))
     ]
+    notes += [
+        f"`{key}` is left out: it loosens nothing here; `confirm` under `servers` says which calls need a yes"
+        for key in sorted(CONFIRMATIONS.intersection(entry))
+    ]
     if "timeout" in entry:
         notes.append("`timeout` is left out, because clients count in different units; set `timeouts: {call_s: 60}`")
     if server.get("enabled") is False:

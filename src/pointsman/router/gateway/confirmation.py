@@ -386,7 +386,9 @@ def _life(gated: _Gated) -> str | None:
     if gated.session is None:
         return None
     if gated.request.client.era == "modern":
-        return f"all calls of this tool by this client, with any arguments, for {_minutes(MODERN_SESSION_S)}"
+        name = confirmation_text.name(gated.request.client.name)
+        clients = f"every client of this token that calls itself {name}"
+        return f"all calls of this tool by {clients}, with any arguments, for {_minutes(MODERN_SESSION_S)}"
     return "all calls of this tool, with any arguments, until this session ends"
 
 

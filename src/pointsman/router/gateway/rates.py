@@ -210,9 +210,15 @@ def _error(reached: Reached) -> RateLimitedError:
     many = f"{limit.most:,} {limit.use}" if limit.most > 1 else f"1 {_one(limit.use)}"
     return RateLimitedError(
         f"{limit.subject} is at its limit of {many} a {limit.period.name}; nothing was sent. "
-        f"Try again in {wait_s} s. The operator sets `{limit.setting}`.",
+        f"Try again in {_wait(wait_s)}. The operator sets `{limit.setting}`.",
         wait_s,
     )
+
+
+def _wait(seconds: int) -> str:
+    """In seconds, which a program can use, and for a long time also in hours and minutes."""
+    hours, minutes = divmod(math.ceil(seconds / 60), 60)
+    return f"{seconds} s" if seconds < 600 else f"{seconds} s ({hours} h {minutes} min)"
 
 
 def _one(use: str) -> str:
