@@ -230,18 +230,8 @@ def test_the_tools_of_nine_real_servers_have_no_passage_and_one_pair_of_near_nam
 def test_hostile_definitions_are_read_to_a_bound() -> None:
     """A rule that backtracks, or compares all names with all, would take minutes here."""
     words = ("ignore ", "do not ", "read ", "<important ", "you are a ", "before using any ", "A", "#", "<", "\u200b")
-    words += (
-        "forget all ",
-        "keep this ",
-        "never say ",
-        "system ",
-        ". ",
-        "before answering ",
-        "content_",
-        "first, ",
-        "_",
-    )
-    for word in words:
+    more = ("forget all ", "keep this ", "never say ", "system ", ". ", "before answering ", "content_", "first, ", "_")
+    for word in (*words, *more):
         scan_tool("tool", {"description": word * (MAX_CHARS // len(word))})
         scan_hidden("tool", {"description": word * (MAX_CHARS // len(word))})
     many = {"properties": {f"parameter{number}": {"title": "do not tell the user"} for number in range(10 * MAX_TEXTS)}}

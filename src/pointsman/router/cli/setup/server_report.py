@@ -11,7 +11,6 @@ from pointsman.core.model import NEEDS_SIGN_IN
 from pointsman.router.cli.common.options import note
 from pointsman.router.cli.common.output import echo, paint, print_json
 from pointsman.router.cli.common.owner import paint_state, plural
-from pointsman.router.downstream.stdio.launch import lasts
 
 if TYPE_CHECKING:
     from pointsman.router.cli.common.edited import Edited
@@ -66,6 +65,7 @@ def _show_failure(found: dict[str, Any]) -> None:
     reason = found["reason"] or "no reason is known"
     word = "does not run" if found["state"] in ("failed", NEEDS_SIGN_IN) else f"is {found['state']}"
     echo(f"Server `{server_id}` {paint(word, 'red')}: {escaped(reason.rstrip('.'))}.", err=True)
+    from pointsman.router.downstream.stdio.launch import lasts
     from pointsman.router.owner.last_words import telling_lines
 
     words = telling_lines(found["log"]) if "log" in found else found.get("lastWords", ())
