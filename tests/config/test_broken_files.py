@@ -142,6 +142,13 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:8:10: limits.bodybytes: unknown key (did you mean `body_bytes`?)",
         ],
     ),
+    "a sandbox that is no mapping": (
+        "servers: {time: {command: uvx, sandbox: true}}",
+        [
+            "f.yaml:1:41: servers.time.sandbox: must be a mapping of keys to values; `{}` is the strictest sandbox, "
+            "and `{read: [...], write: [...], network: true}` allows more",
+        ],
+    ),
     "wrong kinds of values": (
         """\
         listen: {port: high, allowed_hosts: gateway.example}

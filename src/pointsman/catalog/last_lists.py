@@ -96,6 +96,18 @@ class LastLists:
 
         return permitted
 
+    def other_projects(self, rights: RightsIndex, caller: Caller) -> list[str]:
+        """The other projects of the caller's token in which a tool is open to it, as far as the lists are known."""
+        found = rights.other_projects(caller)
+        return [one for one in found if self._may_have_tools(rights, Caller(caller.token_id, one))]
+
+    def _may_have_tools(self, rights: RightsIndex, caller: Caller) -> bool:
+        for server_id in rights.tool_servers(caller):
+            names = self.names(rights, server_id)
+            if names is None or any(map(self.permits_models(rights, caller, server_id), names)):
+                return True
+        return False
+
     async def wait_for_first(self, servers: Sequence[str], *, or_remembered: bool = False) -> None:
         """Wait briefly for servers that have not listed their tools yet; `or_remembered`: in an earlier run either."""
         remembered = self.memory.tool_names if or_remembered else lambda server_id: ()

@@ -386,7 +386,7 @@ def no_tools_notice(
 
     `untrusted`: its `scopes` leave out destructive tools, and all tools of some of the servers count as such.
 
-    `projects` are those of its token, and `other_projects` those of them in which it may use a server, but for its own.
+    `projects` are those of its token, and `other_projects` those of them in which it may use a tool, but for its own.
 
     None where the notice about missing lists says it all: servers are still starting, or none has given a list.
     A tool that it may not use looks like one that does not exist, so the two have the same text.
@@ -415,9 +415,9 @@ def no_tools_notice(
         step = f"The operator must name servers in `servers` of the token, and give them {home}."
     if other_projects:
         named = _name_projects(f"/projects/{one}/mcp" for one in other_projects)
-        return f"{reason} Your token has servers under {named}: connect there. {step}".rstrip()
+        return f"{reason} Your token has tools under {named}: connect there. {step}".rstrip()
     if not servers and set(projects) - {project_id}:
-        return f"{reason} Its projects are {_name_projects(projects)}, and it may use no server in any of them. {step}"
+        return f"{reason} Its projects are {_name_projects(projects)}, and it may use no tool in any of them. {step}"
     return f"{reason} {step}".rstrip()
 
 

@@ -71,13 +71,21 @@ _PASSAGES: Final[Mapping[Rule, Sequence[str]]] = {
         rf"\b(?:ignore|disregard|forget|override|bypass)\b{_GAP}"
         r"\b(?:previous|prior|above|earlier|preceding|system|developer|your|all|other|safety)\b[^.\n]{0,20}?"
         r"\b(?:instructions?|prompts?|rules|guidelines|polic(?:y|ies)|constraints|messages)\b",
+        r"\b(?:ignore|disregard|forget) (?:all |everything |anything |what is |what was )?(?:of )?(?:the )?"
+        r"(?:above|foregoing)(?: (?:text|content))? ?(?:[.,;:!]|and\b|then\b|$)",
+        r"\b(?:ignore|disregard|forget) (?:everything|anything|all|whatever)(?: that)? "
+        r"(?:you(?: were|.ve been| have been| know| had been)\b|(?:was |is )?(?:said|written|told)\b|before\b|above\b)",
     ),
     "secrecy": (
         rf"\b(?:do not|don.t|never|must not|should not|avoid|without)\b{_GAP}"
         r"\b(?:tell|mention|inform|reveal|notify|alert|warn|show|disclos)(?:e|ing)?\b[^.\n]{0,30}?"
         r"\b(?:users?|humans?|persons?|operators?|anyone|anybody)\b",
         r"\b(?:secretly|silently|covertly|quietly) (?:send|copy|forward|read|call|add|include|pass|use|run)\b",
-        r"\b(?:hide|conceal) (?:this |it |that )?from (?:the )?(?:user|human|person)",
+        r"\b(?:hide|conceal|withhold) (?:this |it |that )?from (?:the )?(?:user|human|person)",
+        r"\bkeep (?:this|it|that|them|everything|all of this)(?: a)? ?(?:secret|hidden|private|quiet|confidential)?"
+        r" ?from (?:the |your )?(?:user|human|person|operator)",
+        r"\b(?:do not|don.t|never|must not|should not) (?:mention|reveal|disclose|tell|say|admit)\b[^.\n]{0,20}?"
+        r"\bthat you\b",
     ),
     "markup": (
         r"</?\s?(?:important|system|instructions?|secret|hidden|critical|assistant|admin|prompt|override|rules?)\b"
@@ -85,6 +93,8 @@ _PASSAGES: Final[Mapping[Rule, Sequence[str]]] = {
         r"\[/?inst\]",
         r"<\|[a-z_]{2,20}\|>",
         rf"#{{1,6}} {{0,4}}(?:system\b|instructions? (?:for|to) (?:the )?(?:model\b|{_MODEL}\b))",
+        r"#{1,6} {0,4}instructions?:",
+        r"(?:^|[\n.!]) {0,4}(?:system|assistant)(?: (?:prompt|message|instructions?|override))?: ",
     ),
     "precedence": (
         r"\b(?:before|prior to) (?:you )?(?:us|call|run|runn|invok|execut)(?:e|ing)? "
@@ -93,6 +103,11 @@ _PASSAGES: Final[Mapping[Rule, Sequence[str]]] = {
         rf"\b(?:never|do not|don.t|must not) (?:use|call|invoke|run) (?:any )?other {_TOOLS}\b",
         r"\b(?:takes?|has|have) (?:precedence|priority) over\b",
         r"\bthis tool (?:must|should|has to) (?:always )?be (?:called|used|run|invoked) (?:first|before)\b",
+        r"\b(?:first|this|it|tool),? (?:first,? )?(?:before|prior to) (?:any|all|every|each)(?: of the)? other "
+        rf"{_TOOLS}\b",
+        r"\b(?:always|must) (?:call|use|run|invoke) (?:this|it)(?: tool)? first\b",
+        r"\bbefore (?:answering|responding|replying)\b[^.\n]{0,20}?\b(?:always|must)\b[^.\n]{0,20}?"
+        r"\b(?:call|use|run|invoke) this\b",
     ),
     "secrets": (
         r"\b(?:read|open|load|cat|send|include|pass|attach|append|provide|copy|forward|upload|submit|paste|put)\b"
@@ -101,6 +116,9 @@ _PASSAGES: Final[Mapping[Rule, Sequence[str]]] = {
         r"\b(?:conversation|chat|message) (?:history|log|so far)\b|"
         r"\b(?:whole|full|entire|complete|previous) (?:conversation|chat|dialogue)\b|"
         rf"\byour (?:{_SECRETS}|instructions|memory|context window)\b|\buser.?s? {_SECRETS}\b)",
+        # The name of a parameter, in which words are joined: `content_from_reading_ssh_id_rsa`.
+        r"\b\w{0,60}(?:content|read|file|load|dump)\w{0,40}_(?:id_(?:rsa|ed25519)|ssh_key|private_key|etc_passwd|"
+        r"mcp_json|aws_credentials|dot_?env|system_prompt)\b",
     ),
     "persona": (
         r"\byou are (?:now )?(?:an?|the) (?:\w{1,20} ){0,2}"
@@ -121,10 +139,14 @@ _NEEDED: Final[Mapping[str, Sequence[str]]] = {
     rule: tuple(words.split("|"))
     for rule, words in (
         ("overrides", "ignore|disregard|forget|override|bypass"),
-        ("secrecy", "user|human|person|operator|anyone|anybody|secretly|silently|covertly|quietly"),
-        ("markup", "<|[inst]|[/inst]|#"),
-        ("precedence", "before|prior to|instead of|other|precedence|priority|this tool"),
-        ("secrets", "~/|id_|.env|mcp.json|/etc/| key|prompt|conversation|chat|message|dialogue|your |user"),
+        ("secrecy", "user|human|person|operator|anyone|anybody|secretly|silently|covertly|quietly|that you"),
+        ("markup", "<|[inst]|[/inst]|#|system|assistant"),
+        ("precedence", "before|prior to|instead of|other|precedence|priority|this tool|first"),
+        (
+            "secrets",
+            "~/|id_|.env|mcp.json|/etc/| key|prompt|conversation|chat|message|dialogue|your |user|_key|_passwd|_json|"
+            "_credentials|env",
+        ),
         ("persona", "you are|as a|dear|attention|hey|hello|note to|message|instruction|must|shall|has to|needs to"),
     )
 }

@@ -484,7 +484,7 @@ class ToolCatalogService:
         return {one: self._last.names_for(self.rights, caller, one, sources.get(one)) for one in servers}
 
     def _why_no_tools(self, caller: Caller, available: Available) -> str | None:
-        projects, others = self.rights.project_ids(caller.token_id), self.rights.other_projects(caller)
+        projects, others = self.rights.project_ids(caller.token_id), self._last.other_projects(self.rights, caller)
         servers, untrusted = self.usable_servers(caller), self.rights.lacks_trust(caller)
         return no_tools_notice(caller.project_id, servers, available, projects, others, untrusted=untrusted)
 

@@ -43,8 +43,16 @@ def explain(error: ValidationError, document: Document) -> None:
             document.add_problem(path, "unknown key", _closest_key(path), key=True)
             continue
         hint = _closest_choice(detail, document.external_texts) if detail["type"] == "literal_error" else None
-        more = ", or `off`" if path[-1:] == ("optimization",) else ""
-        document.add_problem(path, sentence(detail) + more, hint, key=wrong_key)
+        document.add_problem(path, sentence(detail) + _more(path, detail), hint, key=wrong_key)
+
+
+def _more(path: KeyPath, detail: ErrorDetails) -> str:
+    """What to write instead, where that is not plain."""
+    if path[-1:] == ("optimization",):
+        return ", or `off`"
+    if path[-1:] == ("sandbox",):
+        return "; `{}` is the strictest sandbox, and `{read: [...], write: [...], network: true}` allows more"
+    return ""
 
 
 def _as_written(path: KeyPath, document: Document) -> KeyPath:

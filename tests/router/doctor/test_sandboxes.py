@@ -71,6 +71,30 @@ async def test_the_doctor_finds_a_sandbox_that_cannot_be_enforced_without_a_gate
     assert any("would let it reach the state folder" in one for one in validated.json["advice"])
 
 
+async def test_a_script_beside_the_configuration_is_named_with_the_line_to_write(tmp_path: Path) -> None:
+    """The sandbox shows the folder of a script, but not the one with the configuration."""
+    usable()
+    script = tmp_path / "server.py"
+    script.write_bytes(SERVER.read_bytes())
+    own = {"command": sys.executable, "args": ["-I", "-S", str(script)], "env": {"HOME": "/nobody"}}
+    servers: dict[str, dict[str, Any]] = {"own": {**own, "sandbox": {}}}
+    line = f"its `sandbox` does not show `{script}` of `args`: write `sandbox: {{read: [{script}]}}`"
+    async with gateway_process(tmp_path, {"servers": servers}, without=["own"]) as gateway:
+        gateway.config_file.chmod(0o600)
+        listed: dict[str, Any] = {"state": "starting"}
+        while listed["state"] == "starting":
+            [listed] = (await run(tmp_path, "server", "list", "--json")).json["servers"]
+        notes = [each for each in findings(await doctor(tmp_path), "sandbox") if each["level"] == "note"]
+        validated = await run(tmp_path, "config", "validate", "--json")
+    assert listed["reason"].startswith(f"it exited with code 2; {line}")
+    assert [each["message"] for each in notes] == [f"Server `own`: {line}."]
+    assert f"Server `own`: {line}." in validated.json["advice"]
+    servers["own"]["sandbox"] = {"read": [str(script)]}
+    async with gateway_process(tmp_path, {"servers": servers}) as gateway:
+        [listed] = (await run(tmp_path, "server", "list", "--json")).json["servers"]
+    assert listed["state"] == "running"
+
+
 def problem_of_sandbox(ran: Any) -> str:
     [found] = [each for each in findings(ran, "sandbox") if each["level"] == "problem"]
     return str(found["message"])

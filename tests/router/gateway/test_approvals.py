@@ -47,6 +47,9 @@ def test_an_approved_call_runs_once_and_no_other_does(open_values: Open) -> None
     assert store.look(CALL, SECRET).answer is None
     assert store.answer(listed, "once", "cli", 60)
     assert not store.answer(listed, "refuse", "page", 60)
+    holds = store.answered(listed)
+    assert holds is not None
+    assert (holds.answer, holds.by, holds.answered_at > 0) == ("once", "cli", True)
     assert all(store.look(other, SECRET).answer is None for other in OTHERS)
     found: list[str | None] = []
     threads = [threading.Thread(target=lambda: found.append(store.look(CALL, SECRET).answer)) for _ in range(8)]

@@ -28,9 +28,17 @@ from tests.router.conftest import Shop, from_file, workshop
 
 LONG_S = 60.0  # against hanging
 OFF_HERE = "tool_discovery is switched off here."
-PROJECTS = {"all": ["*"], "one": ["red"], "two": ["red", "blue"], "none": [], "idle": ["red", "blue"]}
+PROJECTS = {
+    "all": ["*"],
+    "one": ["red"],
+    "two": ["red", "blue"],
+    "none": [],
+    "idle": ["red", "blue"],
+    "shut": ["red", "blue"],
+}
 SECRETS = {name: f"ptm_{name * 10}" for name in PROJECTS}
 SERVERS: dict[str, list[str]] = {"idle": []}
+TOOLS = {"shut": ["!*"]}
 
 # For each code: why, and what to do next.
 SAID = {
@@ -49,7 +57,8 @@ SAID = {
     "denied": ("This token needs a project", "connect to `/projects/<project>/mcp`"),
 }
 
-SIGN_IN = {"insufficient_scope", "sign_in_unavailable"}  # of access tokens: tests/router/auth has what they say
+# Those of access tokens are in tests/router/auth, that of a server's question in tests/e2e/test_forbidden_questions.py.
+ELSEWHERE = {"insufficient_scope", "sign_in_unavailable", "question_refused"}
 
 # For each reason why tools of a server are missing or not current: what is said of it, and what to do next.
 GAPS: dict[str, tuple[str, str]] = {
@@ -76,6 +85,7 @@ async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
             "sha256": hashlib.sha256(secret.encode()).hexdigest(),
             "projects": PROJECTS[name],
             "servers": SERVERS.get(name, ["*"]),
+            "tools": TOOLS.get(name),
         }
         for name, secret in SECRETS.items()
     }
@@ -166,7 +176,7 @@ async def each_error(shop: Shop) -> dict[str, str]:
 async def test_every_error_says_why_and_what_to_do(shop: Shop) -> None:
     said = await each_error(shop)
     known = {error.code for base in (GatewayError, RefusedError) for error in base.__subclasses__()}
-    assert said.keys() == SAID.keys() == known - SIGN_IN
+    assert said.keys() == SAID.keys() == known - ELSEWHERE
     for code, (reason, step) in SAID.items():
         assert reason in said[code], code
         assert step in said[code], code
@@ -271,10 +281,18 @@ async def test_a_token_without_servers_hears_of_its_projects_and_what_the_operat
     answer = await discovery(shop, project("red", "idle"))
     assert answer["results"] == []
     assert "your token may use no server in project `red`" in answer["notice"]
-    assert "Its projects are `red`, `blue`, and it may use no server in any of them" in answer["notice"]
+    assert "Its projects are `red`, `blue`, and it may use no tool in any of them" in answer["notice"]
     assert "The operator must name servers in `servers` of the token" in answer["notice"]
     assert "connect there" not in answer["notice"]
     assert "empty" not in answer["notice"]
+
+
+async def test_a_token_without_tools_is_not_sent_to_projects_where_it_has_none_either(shop: Shop) -> None:
+    answer = await discovery(shop, project("red", "shut"))
+    assert answer["results"] == []
+    assert "none that are open to you" in answer["notice"]
+    assert "The operator checks `tool_permissions`, `tools`" in answer["notice"]
+    assert "connect there" not in answer["notice"]
 
 
 async def test_a_token_with_one_project_gets_it_without_naming_it(shop: Shop) -> None:

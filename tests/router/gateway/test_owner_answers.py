@@ -137,6 +137,30 @@ async def _deferred(gated: Gated, model: Assistant, tag: str, answer: str | None
     return approval
 
 
+async def test_an_answer_says_which_one_it_replaces(gated: Gated) -> None:
+    async with person(gated.gateway, "auto", able=False) as (_, model):
+        approval = await _deferred(gated, model, "replaced", "refuse")
+        said = await gated.owner("answer_approval", id=approval, answer="once")
+        assert re.search(r"This replaces a refusal, given by `pointsman approve` \d+ s ago\.", said["note"])
+        said = await gated.owner("answer_approval", id=approval, answer="refuse")
+        assert re.search(
+            r"This replaces an unused yes for once, given by `pointsman approve` \d+ s ago\.", said["note"]
+        )
+        assert code_of(await model.execute("kept:refusable", tag="replaced")) == "confirmation_refused"
+
+
+async def test_of_two_answers_at_once_the_second_is_told_what_holds(gated: Gated) -> None:
+    """Each answer is sent before either is known: one is taken, and the other replaces it knowingly or is refused."""
+    async with person(gated.gateway, "auto", able=False) as (_, model):
+        approval = await _deferred(gated, model, "at once", None)
+        answers = [gated.owner("answer_approval", id=approval, answer=word) for word in ("refuse", "once")]
+        said = await asyncio.gather(*answers, return_exceptions=True)
+    for one in said:
+        assert isinstance(one, dict) or "Your answer was not taken: the call" in str(one)
+    taken = [one for one in said if isinstance(one, dict)]
+    assert sum("This replaces" not in one["note"] for one in taken) == 1
+
+
 async def test_the_owners_no_to_a_call_is_stronger_than_always_and_its_newest_word_holds(gated: Gated) -> None:
     async with person(gated.gateway, "auto", able=False) as (_, model):
         before = await _deferred(gated, model, "before", "refuse")

@@ -296,6 +296,8 @@ async def test_what_clients_choose_is_bounded_and_an_error_is_named_by_its_code(
         span.call("s", "", "tools/call", {"name": long}).end(CallTimeoutError("s", 1))
         span.end(ProtocolError(-32603, SECRET, {"secret": SECRET}))
         span.end({})  # too late
+        limited = ProtocolError(-32603, SECRET, {"code": "rate_limited", "retryAfterS": 1})  # a read
+        tracing.begin(message(method="resources/read"), {}, Caller("t", None)).end(limited)
         flat = {"isError": True, "structuredContent": {"error": {"code": SECRET}}}
         tracing.begin(message(), {}, Caller("t", None)).end(flat)
         await tracing.close()
@@ -304,6 +306,7 @@ async def test_what_clients_choose_is_bounded_and_an_error_is_named_by_its_code(
         "cancelled",
         "timeout",
         "-32603",
+        "rate_limited",
         "tool_error",
     ]
     assert collector.spans[1].name == "_OTHER"

@@ -28,6 +28,9 @@ async def check_sandboxes(inspected: Inspected) -> list[Finding]:
             pass  # the check of programs says that there is none
         else:
             findings.append(Finding("sandbox", "ok", f"Server `{server_id}` is confined by {launch.how}."))
+            for each in launch.unseen:
+                said = f"Server `{server_id}`: {with_sandbox_paths(each, server)}."
+                findings.append(Finding("sandbox", "note", said))
     return findings
 
 

@@ -63,6 +63,7 @@ class Pending(msgspec.Struct, frozen=True, rename="camel"):
     until: float
     answer: Answer | None = None
     by: str = ""  # who answered: `page` or `cli`
+    answered_at: float = 0.0
     gateway: str = ""  # in which it waits, if it is `asked`
     gone: bool = False  # it was not made in spite of a yes, because its client had left
 
@@ -221,14 +222,16 @@ class Approvals:
         now = _decode(entry, Pending)
         if entry is None or now is None or (now.answer, now.call) != (pending.answer, pending.call):
             return False
-        until = self._clock() + life_s
-        answered = msgspec.structs.replace(now, answer=answer, by=by, until=until)
+        at = self._clock()
+        answered = msgspec.structs.replace(now, answer=answer, by=by, answered_at=at, until=at + life_s)
         return self._values.put(key, _encode(answered), version=entry.version, life_s=life_s) is not None
 
     def refuse(self, pending: Pending, by: str, life_s: float) -> None:
         """Refuse the calls identical to one that waits in a gateway, which has its own answer."""
-        until, short = self._clock() + life_s, _short(pending.call)
-        kept = msgspec.structs.replace(pending, id=short, asked=False, answer="refuse", by=by, until=until)
+        at, short = self._clock(), _short(pending.call)
+        kept = msgspec.structs.replace(
+            pending, id=short, asked=False, answer="refuse", by=by, answered_at=at, until=at + life_s
+        )
         self._values.put(_deferred_key(pending.call), _encode(kept), life_s=life_s)
 
     def forget_refusal(self, call: Call) -> None:
@@ -250,6 +253,11 @@ class Approvals:
         if dropped:
             self._forget_arguments(pending)
         return dropped
+
+    def answered(self, pending: Pending) -> Pending | None:
+        """The call as it is now, if it has an answer that can still be replaced."""
+        now = _decode(self._values.get(_deferred_key(pending.call)), Pending)
+        return now if now is not None and now.call == pending.call and now.answer is not None else None
 
     def listed(self, pending: Pending) -> Pending | None:
         """A call that waits in a gateway, as long as that has not taken its answer; or that is `gone`."""

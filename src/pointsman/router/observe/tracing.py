@@ -199,14 +199,19 @@ def _set_outcome(span: OtelSpan, outcome: Json | BaseException) -> None:
 def _error_type(outcome: Json | BaseException) -> str:
     if isinstance(outcome, dict):
         content = outcome.get("structuredContent")
-        error = content.get("error") if isinstance(content, dict) else None
-        code = error.get("code") if isinstance(error, dict) else None
-        return code if isinstance(code, str) and code in _own_codes(GatewayError) else name.TOOL_ERROR
+        return _own_code(content.get("error") if isinstance(content, dict) else None) or name.TOOL_ERROR
+    if isinstance(outcome, ProtocolError) and (own := _own_code(outcome.data)):
+        return own  # a read has no `isError`, so its error is one of JSON-RPC
     if isinstance(outcome, asyncio.CancelledError):
         return "cancelled"
     if isinstance(outcome, ProtocolError | DownstreamError | GatewayError):
         return str(outcome.code)
     return type(outcome).__qualname__
+
+
+def _own_code(error: object) -> str | None:
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, str) and code in _own_codes(GatewayError) else None
 
 
 def _own_codes(kind: type[GatewayError]) -> set[str]:

@@ -72,7 +72,8 @@ async def show_call(parts: Parts, approval_id: str) -> Json:
 async def answer_call(parts: Parts, approval_id: str, answer: Answer, asked_by: str) -> Json:
     """Answer a call that waits. `once`: this call, or the next identical one of a client that cannot be asked.
 
-    The latest answer to such a call holds. A refusal holds for all identical calls, also where they would be asked.
+    The latest answer to such a call holds, and says which one it replaces. A refusal holds for all identical calls,
+    also where they would be asked. Of two answers at the same moment the second is refused, with what holds.
     """
     store = parts.gateway.gate.approvals
     pending = _find(await _stored(store.pending), approval_id, "call that waits")
@@ -85,14 +86,30 @@ async def answer_call(parts: Parts, approval_id: str, answer: Answer, asked_by: 
         raise OwnerError("gone", f"The token `{pending.call.token}` does not exist any more.")
     by = _PAGE if asked_by == _PAGE else "cli"
     if not await _stored(lambda: _take(store, pending, answer, by, parts.current.config.limits.approval_s)):
-        raise _over(pending)
+        now = await _stored(lambda: store.answered(pending))
+        raise _over(pending) if now is None else _overtaken(now)
     if answer == "always":
         await _stored(lambda: store.always(pending.call, secret, by))
     _record(parts, answer, pending.call.token, pending.call.tool_key, pending.server_id, asked_by)
     if pending.asked:
         await _until_taken(parts, store, pending, answer)
     described = _described(parts, pending)
-    return described | {"answer": answer, "note": _note(described, answer)}
+    return described | {"answer": answer, "note": _replaced(pending) + _note(described, answer)}
+
+
+def _replaced(pending: Pending) -> str:
+    """Which answer of the owner the new one replaces; empty: it is the first."""
+    if pending.answer is None:
+        return ""
+    what = "a refusal" if pending.answer == "refuse" else "an unused yes for once"
+    return f" This replaces {what}, {_given(pending)}."
+
+
+def _given(pending: Pending) -> str:
+    """Who gave an answer, and when."""
+    who = "on the page" if pending.by == _PAGE else "by `pointsman approve`"
+    ago_s = round(max(time.time() - pending.answered_at, 0.0))
+    return f"given {who} {ago_s} s ago" if pending.answered_at else f"given {who}"
 
 
 def _note(one: Json, answer: Answer) -> str:
@@ -229,6 +246,15 @@ def _find(entries: Sequence[E], approval_id: str, what: str) -> E:
 def _over(pending: Pending) -> OwnerError:
     return OwnerError(
         "gone", f"The call `{pending.id}` does not wait any more: it was answered, has ended, or its time is over."
+    )
+
+
+def _overtaken(now: Pending) -> OwnerError:
+    what = "refused" if now.answer == "refuse" else "answered with yes, once"
+    return OwnerError(
+        "answered",
+        f"Your answer was not taken: the call `{now.id}` was {what} meanwhile, {_given(now)}, and that holds. "
+        "Answer once more to replace it.",
     )
 
 

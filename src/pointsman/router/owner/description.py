@@ -14,10 +14,12 @@ from pointsman.config.model import GatewayConfig, Project
 from pointsman.config.server_model import Server
 from pointsman.core.model import Caller, Json
 from pointsman.providers.visible import visible_line
+from pointsman.router.downstream.stdio.launch import argument_path
 
 MAX_SHOWN_FLAGS = 50  # of one server
 MAX_SHOWN_CHARS = 80  # of a tool's name
 OFF = "off"  # `optimization: null`
+_ARGUMENT = re.compile(r"argument (\d{1,5}) of `args`(?:: add that path to `sandbox\.read`)?")
 _SANDBOX_PATH = re.compile(r"path (\d{1,3}) of `sandbox\.(read|write)`")
 MAX_NAMED = 20  # servers in one sentence
 
@@ -63,13 +65,13 @@ def with_path(reason: str, server: Server | None) -> str:
     if server is None or server.command is None:
         return reason
     named = f"`{Path(server.command).name}` cannot be started"
-    if not reason.startswith(named):
-        return reason
-    return with_sandbox_paths(reason.replace(named, f"`{server.command}` cannot be started", 1), server)
+    if reason.startswith(named):
+        reason = reason.replace(named, f"`{server.command}` cannot be started", 1)
+    return with_sandbox_paths(reason, server)
 
 
 def with_sandbox_paths(reason: str, server: Server) -> str:
-    """A refusal of the sandbox with the paths that it means, as they were resolved."""
+    """What a sandbox refuses or does not show, with the paths that are meant, as they were resolved."""
     sandbox = server.sandbox
     if sandbox is None:
         return reason
@@ -79,7 +81,15 @@ def with_sandbox_paths(reason: str, server: Server) -> str:
         number, key = int(found[1]), found[2]
         return f"`{paths[key][number - 1]}` of `sandbox.{key}`" if number <= len(paths[key]) else found[0]
 
-    return _SANDBOX_PATH.sub(path, reason)
+    def argument(found: re.Match[str]) -> str:
+        number = int(found[1])
+        meant = argument_path(server.args[number - 1], server.cwd) if 0 < number <= len(server.args) else None
+        if meant is None:
+            return found[0]
+        line = ", ".join(map(str, (*paths["read"], meant)))
+        return f"`{meant}` of `args`" + (f": write `sandbox: {{read: [{line}]}}`" if "add" in found[0] else "")
+
+    return _ARGUMENT.sub(argument, _SANDBOX_PATH.sub(path, reason))
 
 
 def describe_flags(flags: Sequence[Flag]) -> list[Json]:

@@ -24,6 +24,7 @@ from pointsman.router.downstream.connection import (
 from pointsman.router.downstream.http.connect import connect_http
 from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.downstream.server.supervisor import STEADY_AFTER_S, BackoffPolicy, Supervisor
+from pointsman.router.downstream.stdio.launch import AS_CONFINED
 from tests.router.downstream.http_parts import PATIENCE_S, Back, front_request, text_of, until
 from tests.servers.http_mcp import serving
 
@@ -264,6 +265,18 @@ async def test_another_failure_is_logged_at_once(caplog: pytest.LogCaptureFixtur
             time.wake()
     told = [record.getMessage() for record in caplog.records if "retrying with backoff" in record.getMessage()]
     assert [line.split(": ")[1].split(";")[0] for line in told] == ["it fell", "it burned"]
+
+
+async def test_a_refusal_that_lasts_is_not_logged_as_retried(caplog: pytest.LogCaptureFixture) -> None:
+    time, server = Time(), server_for()
+
+    async def connect(on_notification: OnNotification) -> Connection:
+        raise ConnectionLostError(f"`x` cannot be started {AS_CONFINED}: bubblewrap is not installed")
+
+    async with supervised(server, connect, time.pace):
+        await time.next_nap(1)
+    [told] = [record.getMessage() for record in caplog.records if "bubblewrap" in record.getMessage()]
+    assert told.endswith("; it is not started before its entry, or what the reason names, is changed")
 
 
 async def test_an_error_nobody_thought_of_costs_one_attempt_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -200,6 +200,35 @@ def test_the_script_of_an_interpreter_is_readable_with_its_project(tmp_path: Pat
     assert str(tmp_path) in planned(BUBBLEWRAP, Sandbox(), argv=argv).argv
 
 
+@BOTH
+def test_arguments_that_it_is_not_shown_are_named_by_their_number(tmp_path: Path, host: Host) -> None:
+    project, data = tmp_path / "project", tmp_path / "data"
+    for folder in (project, data, data / "inner", tmp_path / "state"):
+        folder.mkdir()
+    (project / "server.py").touch()
+    (project / "pointsman.yaml").touch()
+    protected = (tmp_path / "state", project / "pointsman.yaml")
+    program(tmp_path / "x" / "python3")
+    args = ("-u", f"{project}/server.py", f"--data={data}", "/nothing/there", "/", "/dev/null", "/usr", "x" * 5000)
+    argv = (str(tmp_path / "x" / "python3"), *args, str(tmp_path / "state"))
+    unseen = planned(host, Sandbox(), protected, argv=argv).unseen
+    named = "its `sandbox` does not show argument"
+    assert unseen[:2] == tuple(f"{named} {number} of `args`: add that path to `sandbox.read`" for number in (2, 3))
+    assert unseen[2].startswith(f"{named} 9 of `args`, which would let it reach the state folder")
+    assert len(unseen) == 3
+    shown = planned(host, Sandbox(read=(project / "server.py", data / "inner")), protected, argv=argv[:-1])
+    assert shown.unseen == ()
+
+
+@BOTH
+def test_a_relative_argument_begins_at_the_working_directory(tmp_path: Path, host: Host) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "beside").touch()
+    argv = ("/bin/cat", "../beside", "usr")
+    assert len(planned(host, Sandbox(), argv=argv, cwd=tmp_path / "work").unseen) == 1
+    assert planned(host, Sandbox(), argv=argv).unseen == ()
+
+
 def test_a_starter_downloads_into_a_folder_of_the_server(tmp_path: Path) -> None:
     program(tmp_path / "bin" / "uvx")
     env = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)}

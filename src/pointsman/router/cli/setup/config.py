@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from pointsman.config.errors import ConfigError
 from pointsman.config.loader import advice, examine, read_text
 from pointsman.config.mask import mask_config
 from pointsman.config.model import GatewayConfig
+from pointsman.config.server_model import Server
 from pointsman.config.settings import apply_overrides, read_settings
 from pointsman.router.cli.common.edited import Edited
 from pointsman.router.cli.common.options import (
@@ -93,6 +94,19 @@ def _sandbox_remarks(config: GatewayConfig, path: Path, state_dir: Path) -> Iter
         assert server.sandbox is not None  # as chosen
         for problem in path_problems(server.sandbox, protected):
             yield f"Server `{server_id}` would not be started: {with_sandbox_paths(problem, server)}."
+        for each in _unseen_arguments(server, protected):
+            yield f"Server `{server_id}`: {with_sandbox_paths(each, server)}."
+
+
+def _unseen_arguments(server: Server, protected: Sequence[Path]) -> Sequence[str]:
+    from pointsman.router.downstream.bundled import secret_values
+    from pointsman.router.downstream.stdio.environment import child_environment
+    from pointsman.router.downstream.stdio.sandbox import unseen_arguments
+
+    assert server.sandbox is not None  # as chosen
+    argv = (str(server.command), *server.args)
+    env = child_environment(os.environ, secret_values(server.env), argv[0], server.inherit_env)
+    return unseen_arguments(argv, env, server.cwd, server.sandbox, protected)
 
 
 def _counts(config: GatewayConfig) -> str:

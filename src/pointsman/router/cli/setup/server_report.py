@@ -65,6 +65,7 @@ def _show_failure(found: dict[str, Any]) -> None:
     reason = found["reason"] or "no reason is known"
     word = "does not run" if found["state"] in ("failed", NEEDS_SIGN_IN) else f"is {found['state']}"
     echo(f"Server `{server_id}` {paint(word, 'red')}: {escaped(reason.rstrip('.'))}.", err=True)
+    from pointsman.router.downstream.stdio.launch import lasts
     from pointsman.router.owner.last_words import telling_lines
 
     words = telling_lines(found["log"]) if "log" in found else found.get("lastWords", ())
@@ -86,7 +87,7 @@ def _show_failure(found: dict[str, Any]) -> None:
         return
     elif found["state"] == "starting":
         note("It is still starting; `pointsman server list` shows when it runs.")
-    elif _lasts(reason):
+    elif lasts(reason):
         note("Change its entry in the configuration, or what the reason names: it is not started before that.")
     elif words:
         note(f"The gateway tries it again. `pointsman server log {server_id}` shows more of what it wrote.")
@@ -94,10 +95,3 @@ def _show_failure(found: dict[str, Any]) -> None:
         note("The gateway tries it again. Check its URL and headers in the configuration.")
     else:
         note("The gateway tries it again.")
-
-
-def _lasts(reason: str) -> bool:
-    """Whether another attempt cannot help: its sandbox cannot be enforced, and no path is missing that may come."""
-    from pointsman.router.downstream.stdio.launch import AS_CONFINED
-
-    return AS_CONFINED in reason and "does not exist" not in reason

@@ -15,6 +15,7 @@ from pointsman.router.downstream.repeated_failures import RepeatedFailures, time
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.downstream.server.start_queue import Rank, StartQueue
+from pointsman.router.downstream.stdio.launch import lasts
 from pointsman.router.downstream.talk.server_memory import ServerRecord
 from pointsman.router.serving.tasks import Backoff, TaskSet
 
@@ -25,6 +26,8 @@ LONGEST_DELAY_S = 60.0
 RETRY_ON_REQUEST_S = 5.0  # a request for a failed server ends the delay, but at most this often
 STEADY_AFTER_S = 60.0  # a connection that lasts this long resets the backoff
 FAILING_AFTER = 2  # failures in a row, after which a server that ran before starts after all others
+
+_NOT_BEFORE_A_CHANGE = "it is not started before its entry, or what the reason names, is changed"
 
 
 class BackoffPolicy(Struct, frozen=True):
@@ -116,7 +119,8 @@ class Supervisor:
         times = self._logged.count(reason)
         self._silent = times is None
         if times is not None:
-            logger.warning("server %s: %s%s; retrying with backoff", self._server.id, reason, times_text(times))
+            then = _NOT_BEFORE_A_CHANGE if lasts(reason) else "retrying with backoff"
+            logger.warning("server %s: %s%s; %s", self._server.id, reason, times_text(times), then)
 
     async def _attempt_in_turn(self) -> Connection | None:
         if self._starts is None:

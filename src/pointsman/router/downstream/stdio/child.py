@@ -30,6 +30,7 @@ from pointsman.router.downstream.stdio.launch import (
 logger = logging.getLogger(__name__)
 
 _SIGNALLED = 128  # bubblewrap adds it to the signal that ended the server
+_MAX_UNSEEN = 3  # arguments that the reason of an exit names
 _LAST_WORDS_S = 0.25  # between a child's exit and the end of its pipes, or the other way round
 
 
@@ -175,7 +176,10 @@ class SystemChild:
             return "it closed its output"
         if self._launch.wrapped and code > _SIGNALLED:
             code = _SIGNALLED - code
-        return f"it was ended by {_signal_name(-code)}" if code < 0 else f"it exited with code {code}"
+        if code < 0:
+            return f"it was ended by {_signal_name(-code)}"
+        unseen = "".join(f"; {each}" for each in self._launch.unseen[:_MAX_UNSEEN]) if code else ""
+        return f"it exited with code {code}{unseen}"
 
     def _log_cause(self, what: str) -> None:
         """For the operator only: the reason reaches clients, and stderr may hold anything, including secrets."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,21 @@ from pointsman.config.server_model import Sandbox, ServerLimits
 
 AS_CONFINED = "as its entry confines it"  # in the reason of a refusal, which lasts until something is changed
 FILTER_HANDLE = "@filter"  # among the arguments: the number of a file handle with `Launch.filter`
+
+
+def lasts(reason: str) -> bool:
+    """Whether another attempt cannot help: the sandbox cannot be enforced, and no path is missing that may come."""
+    return AS_CONFINED in reason and "does not exist" not in reason
+
+
+def argument_path(argument: str, cwd: Path | None) -> Path | None:
+    """The path that an argument of a command names, also as `--option=PATH`; None: it cannot be one. A relative path
+    begins at `cwd`: without one, the program starts in a folder of its own.
+    """
+    named = argument.partition("=")[2] if argument.startswith("-") else argument
+    if not named or "\0" in named or not (named.startswith("/") or cwd is not None):
+        return None
+    return Path(os.path.abspath((cwd or Path("/")) / named))
 
 
 class SandboxRefusedError(Exception):
@@ -55,3 +71,4 @@ class Launch:
     downloads: Path | None = None  # a folder to make, in which the program keeps what it downloads
     temporary: str | None = None  # where unused folders of its kind are to be deleted
     how: str = ""  # for the owner
+    unseen: tuple[str, ...] = ()  # a sentence for each argument that is a path out of its reach; without the path

@@ -20,7 +20,13 @@ from pathlib import Path
 from pointsman.config.server_model import DOWNLOADERS, Sandbox, ServerLimits
 from pointsman.router.downstream.stdio import landlock
 from pointsman.router.downstream.stdio.landlock import Abilities, Confinement, Rules
-from pointsman.router.downstream.stdio.launch import FILTER_HANDLE, Confined, Launch, SandboxRefusedError
+from pointsman.router.downstream.stdio.launch import (
+    FILTER_HANDLE,
+    Confined,
+    Launch,
+    SandboxRefusedError,
+    argument_path,
+)
 from pointsman.router.downstream.stdio.sandbox_paths import (
     PROGRAM_FOLDERS,
     SYSTEM_FILES,
@@ -40,6 +46,7 @@ _KERNEL_FILES = tuple(
     f"/proc/{name}"
     for name in ("self", "sys", "cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")
 )
+_ALWAYS_THERE = frozenset({"/", "/tmp"})  # noqa: S108 - in each sandbox, with other things in it
 _DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _HARDENING = ("--disable-userns", "--cap-drop", "ALL", "--die-with-parent")
@@ -95,7 +102,8 @@ def plan(
         env, access = {**own, **env}, replace(access, write=(*access.write, downloads))
     start = _Start(program, argv, env, cwd, confined.sandbox, access, wanted, host)
     launch = _by_bubblewrap(host.bwrap, start) if host.bwrap is not None else _by_landlock(start)
-    return replace(launch, downloads=downloads if own else None)
+    unseen = tuple(_unseen(argv[1:], cwd, access, protected))
+    return replace(launch, downloads=downloads if own else None, unseen=unseen)
 
 
 # ---------------------------------------------------------------------- refusals
@@ -212,6 +220,46 @@ def path_problems(sandbox: Sandbox, protected: Sequence[Path], own_files: Sequen
                 yield problem
             elif key == "write" and any(_overlap(Path(os.path.realpath(path)), one) for one in own):
                 yield f"{named} would let it change Pointsman or its Python. Name folders beside them"
+
+
+def unseen_arguments(
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, sandbox: Sandbox, protected: Sequence[Path]
+) -> tuple[str, ...]:
+    """What `Launch.unseen` would be, whatever the machine can enforce; empty also if it would not be started."""
+    nothing = Host(Abilities(abi=0, user_namespace="", network_namespace=""))
+    try:
+        program = find_program(argv[0], cwd, env)
+        access = access_of(program, argv[1:], env, cwd, sandbox, nothing, protected)
+    except (OSError, SandboxRefusedError):
+        return ()
+    return tuple(_unseen(argv[1:], cwd, access, protected))
+
+
+def _unseen(args: Sequence[str], cwd: Path | None, access: Access, protected: Sequence[Path]) -> Iterator[str]:
+    """A sentence for each argument that is an existing path out of reach. It names no path: clients may see it."""
+    guarded = [Path(os.path.realpath(path)) for path in protected]
+    allowed = [Path(os.path.realpath(path)) for path in (*access.read, *access.write)]
+    for number, argument in enumerate(args, 1):
+        path = argument_path(argument, cwd)
+        if path is None or str(path) in _ALWAYS_THERE or not _exists(path):
+            continue
+        real = Path(os.path.realpath(path))
+        if any(real.is_relative_to(each) or each.is_relative_to(real) for each in allowed):
+            continue
+        if real.is_relative_to("/dev") or real.is_relative_to("/proc"):
+            continue
+        named = f"its `sandbox` does not show argument {number} of `args`"
+        if _reaches(path, guarded):
+            yield f"{named}, which would let it reach the state folder or the configuration: name a path beside them"
+        else:
+            yield f"{named}: add that path to `sandbox.read`"
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # longer than a name can be, for example
+        return False
 
 
 def _path_problem(path: Path, named: str, guarded: Sequence[Path]) -> str:
