@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.catalog.effects import Effect
-from pointsman.catalog.list_cache import ListWaits
+from pointsman.catalog.lists.cached_list import ListWaits
 from pointsman.catalog.overview import (
     INSTRUCTIONS,
     INSTRUCTIONS_WITHOUT_DISCOVERY,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pointsman.catalog.effects import Effect
-from pointsman.catalog.list_cache import ListWaits
+from pointsman.catalog.lists.cached_list import ListWaits
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import GatewayError, InvalidArgumentsError, ServerUnavailableError, UnknownToolError
 from pointsman.core.model import Caller, ServerState, ToolKey

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pointsman.catalog.answer import render_answer
-from pointsman.catalog.list_cache import ListWaits
+from pointsman.catalog.lists.cached_list import ListWaits
 from pointsman.catalog.results import Available
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import ServerUnavailableError

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from pointsman.catalog.definition_watch import Definition, Named
 from pointsman.catalog.definitions import encode_entry, visible_entry
-from pointsman.catalog.list_cache import BuildItems, Clock, ListCache, ListWaits, Snapshot
+from pointsman.catalog.lists.cached_list import BuildItems, Clock, ListWaits, Snapshot
+from pointsman.catalog.lists.list_cache import ListCache
 from pointsman.catalog.names import (
     HAS_THE_NAME,
     HAS_THE_PREFIX,

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.effects import Effect
-from pointsman.catalog.list_cache import Gap, Snapshot
+from pointsman.catalog.lists.cached_list import Snapshot
+from pointsman.catalog.lists.list_cache import Gap
 from pointsman.providers.base import SearchHit, SearchHits
 from pointsman.providers.bm25.values import without_values
 from pointsman.providers.fallback import Ranking

@@ -12,8 +12,10 @@ from pointsman.catalog.apps import has_app
 from pointsman.catalog.definition_watch import Definition, DefinitionWatch, Named
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged
 from pointsman.catalog.identities import Identities
-from pointsman.catalog.last_lists import LastLists
-from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
+from pointsman.catalog.lists.cached_list import CachedList, Clock, ListFailure, ListWaits, Snapshot
+from pointsman.catalog.lists.last_lists import LastLists
+from pointsman.catalog.lists.list_cache import Collected, ListCache
+from pointsman.catalog.lists.starts import is_expected, wait_for_start, why_not_running
 from pointsman.catalog.overview import (
     INSTRUCTIONS,
     INSTRUCTIONS_WITHOUT_DISCOVERY,
@@ -38,7 +40,6 @@ from pointsman.catalog.results import (
     switched_off_notice,
 )
 from pointsman.catalog.rights import RightsIndex
-from pointsman.catalog.starts import is_expected, wait_for_start, why_not_running
 from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, read_key
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.core.errors import NOT_RUN, TRY_LATER, ServerUnavailableError, UnknownToolError

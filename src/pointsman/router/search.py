@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from pointsman.catalog.definitions import ChangedTools
-from pointsman.catalog.first_lists import FirstLists
 from pointsman.catalog.identities import Identities
+from pointsman.catalog.lists.first_lists import FirstLists
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import CurrentConfig, Strategy

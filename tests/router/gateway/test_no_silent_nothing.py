@@ -12,8 +12,8 @@ from typing import Any, get_args
 import httpx2
 import pytest
 
-from pointsman.catalog.list_cache import Gap
-from pointsman.catalog.pages import MAX_ITEMS
+from pointsman.catalog.lists.list_cache import Gap
+from pointsman.catalog.lists.pages import MAX_ITEMS
 from pointsman.catalog.results import gap_notices
 from pointsman.core.errors import (
     ConfirmationRefusedError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.catalog.list_cache import Gap
+from pointsman.catalog.lists.list_cache import Gap
 from pointsman.catalog.results import gap_notices
 from pointsman.core.errors import (
     SEE_TOOLS,

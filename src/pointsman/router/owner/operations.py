@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pointsman import __version__
-from pointsman.catalog.list_cache import ListFailure
+from pointsman.catalog.lists.cached_list import ListFailure
 from pointsman.catalog.names import display_name
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.errors import closest

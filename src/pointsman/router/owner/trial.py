@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from pointsman.catalog.lists.pages import MalformedListError, walk
 from pointsman.catalog.names import display_name
-from pointsman.catalog.pages import MalformedListError, walk
 from pointsman.config.model import GatewayConfig
 from pointsman.config.secrets import mask_secrets
 from pointsman.core.errors import DownstreamError, GatewayError

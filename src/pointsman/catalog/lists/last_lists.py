@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pointsman.catalog.definition_watch import Definition, Named, defined, held_back
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.effects import Effect
-from pointsman.catalog.list_cache import ListCache, Snapshot
+from pointsman.catalog.lists.cached_list import Snapshot
+from pointsman.catalog.lists.list_cache import ListCache
 from pointsman.catalog.names import display_name
 from pointsman.catalog.overview import (
     MAX_KEPT_NAMES,

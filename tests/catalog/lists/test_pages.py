@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.pages import MalformedListError, walk
+from pointsman.catalog.lists.pages import MalformedListError, walk
 from pointsman.core.errors import DownstreamError, ServerUnavailableError
 from tests.catalog.sources import tool
 

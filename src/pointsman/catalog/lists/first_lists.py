@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pointsman.catalog.pages import MalformedListError, walk
+from pointsman.catalog.lists.pages import MalformedListError, walk
 from pointsman.catalog.pins import Admission
 from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.kinds import ListKind

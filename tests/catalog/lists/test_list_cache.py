@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pointsman.catalog.definitions import KnownTool, build_tools
-from pointsman.catalog.list_cache import CachedList, ListFailure, ListWaits, Snapshot
+from pointsman.catalog.lists.cached_list import CachedList, ListFailure, ListWaits, Snapshot
 from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.kinds import TOOLS
 from pointsman.core.model import ToolSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pointsman.catalog.first_lists import FirstLists
+from pointsman.catalog.lists.first_lists import FirstLists
 from pointsman.catalog.pins import Admitted, NoPins
 from pointsman.core.errors import DownstreamError
 from pointsman.core.kinds import PROMPTS, TEMPLATES, ListKind

@@ -1,0 +1,1 @@
+"""The lists that servers give: fetched, cached, and remembered."""
