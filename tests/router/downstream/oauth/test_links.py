@@ -48,6 +48,17 @@ async def test_a_link_ends_after_five_minutes_and_works_once_at_any_replica(tmp_
     assert [one for one in taken if one is not None] == [fresh]
 
 
+async def test_calls_at_once_get_one_link_for_a_caller_at_every_replica(tmp_path: Path) -> None:
+    here, there = links_in(tmp_path, Clock()), links_in(tmp_path, Clock())
+    opened = await asyncio.gather(
+        *(one.open("s", ADA, "|x|ada", "client") for one in (here, there) * 5),
+        *(here.open("s", Caller("bob", None), "|x|bob", "client") for _ in range(3)),
+    )
+    assert len({link.text for link in opened[:10]}) == 1
+    assert len({link.text for link in opened[10:]}) == 1
+    assert opened[0].text != opened[10].text
+
+
 async def test_a_visit_ends_after_ten_minutes_and_works_once(tmp_path: Path) -> None:
     clock = Clock()
     links = links_in(tmp_path, clock)

@@ -11,6 +11,7 @@ import re
 import secrets
 import time
 from typing import Final, TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
@@ -23,6 +24,9 @@ LINK_S: Final = 300.0
 VISIT_S: Final = 600.0  # for a person at authorization servers
 REUSE_S: Final = 150.0  # a link that is good for this long is given out again, instead of a new one
 MAX_LINKS: Final = 1000  # that nobody has used yet
+_OPENING: Final = "@link"  # stands for a server's id where leases are kept; no server can have it
+_OPENING_S: Final = 5.0  # of a lease: after that, the replica that had it is taken to be gone
+_LOOK_AGAIN_S: Final = 0.02  # while another replica opens the same link
 _ON_ITS_WAY_S: Final = 10.0  # until the person reads how long a link is good
 _MINUTES: Final = ("a minute", "a minute", "two minutes", "three minutes", "four minutes", "five minutes")
 _LINK, _VISIT, _DECLINED = "oauth/link/", "oauth/visit/", "oauth/declined/"
@@ -85,6 +89,7 @@ class SignInLinks:
         self._store = store
         self._clock = clock
         self._signed_in: dict[tuple[str, str], asyncio.Event] = {}  # calls of this gateway that wait
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by place, while calls use them
 
     async def open(self, server: str, caller: Caller, holder: str, client: str) -> Link:
         """A link for this caller; the one that it has already, if that is good for some time. Raises TooManyLinksError.
@@ -92,17 +97,44 @@ class SignInLinks:
         One caller has at most two links for a server.
         """
         place = digest(f"{server} {holder}")[:32]
+        async with self._opening.setdefault(place, asyncio.Lock()):  # single-flight: calls at once get the same link
+            found = await self._reusable(place, caller, client)
+            return found or await self._open(place, server, caller, holder, client)
+
+    async def _open(self, place: str, server: str, caller: Caller, holder: str, client: str) -> Link:
+        """Under a lease, so that another replica does not open one for the same caller now."""
+        lease = await self._lease(place)
+        try:
+            found = await self._reusable(place, caller, client)
+            return found or await self._new(place, server, caller, holder, client)
+        finally:
+            if lease is not None:
+                await self._store.end_lease(_OPENING, place, lease)
+
+    async def _lease(self, place: str) -> int | None:
+        """None: another replica has it for too long. Two links do less harm than none."""
+        for _ in range(round(_OPENING_S / _LOOK_AGAIN_S)):
+            lease = await self._store.take_lease(_OPENING, place, _OPENING_S)
+            if lease is not None:
+                return lease
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        return None
+
+    async def _reusable(self, place: str, caller: Caller, client: str) -> Link | None:
         now = self._clock()
         known = await self._store.values_below(f"{_LINK}{place}/", Link)
-        for link in known:
-            if link.until - now >= REUSE_S and (link.token, link.client) == (caller.token_id, client):
-                return link
+        fitting = (one for one in known if (one.token, one.client) == (caller.token_id, client))
+        return next((one for one in fitting if one.until - now >= REUSE_S), None)
+
+    async def _new(self, place: str, server: str, caller: Caller, holder: str, client: str) -> Link:
+        """Raises TooManyLinksError."""
         if await self._store.count_below(_LINK) >= MAX_LINKS:
             raise TooManyLinksError
+        known = await self._store.values_below(f"{_LINK}{place}/", Link)
         for link in sorted(known, key=lambda one: one.until)[:-1]:
             await self._store.take_value(_link_key(link.place, link.secret), Link)
-        secret = secrets.token_urlsafe(32)
-        link = Link(server, caller.token_id, caller.project_id, holder, client, now + LINK_S, place, secret)
+        secret, until = secrets.token_urlsafe(32), self._clock() + LINK_S
+        link = Link(server, caller.token_id, caller.project_id, holder, client, until, place, secret)
         await self._store.put_value(_link_key(place, secret), link, LINK_S)
         return link
 
