@@ -206,6 +206,8 @@ async def test_large_requests_are_refused(desk: Office, visitor: Visitor) -> Non
         ({"data": {"grant_type": "password", "username": "a"}}, "unsupported_grant_type"),
         ({"data": {"grant_type": "client_credentials"}}, "unsupported_grant_type"),
         ({"data": {}}, "invalid_request"),
+        ({"data": {"client_id": "x"}}, "invalid_request"),
+        ({"data": {"grant_type": "", "client_id": "x"}}, "invalid_request"),
         ({"json": {"grant_type": "refresh_token"}}, "invalid_request"),
         ({"content": b"grant_type=refresh_token&grant_type=x"}, "invalid_request"),
         ({"content": b"\xff\xfe"}, "invalid_request"),

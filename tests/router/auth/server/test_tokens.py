@@ -111,6 +111,18 @@ async def test_a_client_revokes_its_grant(desk: Office, visitor: Visitor, kind: 
     assert (await visitor.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
 
 
+@pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
+async def test_a_client_cannot_revoke_what_is_another_clients(desk: Office, visitor: Visitor, kind: str) -> None:
+    tokens = await visitor.tokens()
+    other = await desk.register(client_name="Other")
+    for client_id in (other.client_id, "nobody"):
+        form = {"token": tokens[kind], "client_id": client_id}
+        answer = await stranger("POST", f"{desk.base}/oauth/revoke", data=form)
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
+    assert (await visitor.initialize(tokens["access_token"])).status_code == 200
+    assert ("oauth/revoke", "denied", "invalid_grant") in await desk.rows()
+
+
 async def test_what_does_not_exist_is_revoked_all_the_same(desk: Office) -> None:
     for token in ("ptm_at_" + "a" * 43, "nothing", desk.gateway.token):
         answer = await stranger("POST", f"{desk.base}/oauth/revoke", data={"token": token})

@@ -66,13 +66,15 @@ def oauth_endpoints(
             return _json(await server.exchange(fields))
         if fields.get("grant_type") == "refresh_token":
             return _json(await server.refresh(fields))
+        if not fields.get("grant_type"):
+            raise ClientError("invalid_request", "`grant_type` is missing.")
         raise ClientError("unsupported_grant_type", "`grant_type` must be `authorization_code` or `refresh_token`.")
 
     async def revoke(request: Request) -> Response:
         fields = await _form(request)
         if "token" not in fields:
             raise ClientError("invalid_request", "`token` is missing.")
-        await server.revoke_secret(fields["token"])
+        await server.revoke_secret(fields["token"], fields.get("client_id"))
         return Response(headers=_NO_STORE)  # the same for a token that does not exist
 
     async def register(request: Request) -> Response:

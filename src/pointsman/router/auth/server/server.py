@@ -226,16 +226,24 @@ class AuthorizationServer:
             raise self._refusal("invalid_scope", text, token_id=grant.identity)
         return () if left == grant.scopes else left
 
-    async def revoke_secret(self, secret: str) -> None:
-        """End the grant of an access or refresh token, if there is one (RFC 7009). Raises StateAwayError."""
+    async def revoke_secret(self, secret: str, client_id: str | None) -> None:
+        """End the grant of an access or refresh token, if there is one (RFC 7009). Raises ClientError, StateAwayError.
+
+        `client_id`: who asks, by its own word; None: it does not say, and having the token is enough.
+        """
         grant: Grant | None = None
         if _is_secret(secret, REFRESH):
             grant = await self._in_thread(self.store.grant_of_refresh, secret)
         elif _is_secret(secret, ACCESS):
             found = await self._in_thread(self.store.grant_of_access, secret)
             grant = found[0] if found is not None else None
-        if grant is not None:
-            await self.revoke(grant, client=grant.client)
+        if grant is None:
+            return
+        if client_id not in (None, grant.client_id):
+            self.refuse(REVOKE, "invalid_grant", client=grant.client, token_id=grant.identity)
+            text = "The token is not this client's, so it was not revoked. Send the `client_id` that it was issued to."
+            raise ClientError("invalid_grant", text)
+        await self.revoke(grant, client=grant.client)
 
     def _issued(self, issued: Issued, method: str) -> Json:
         self._keep(issued.grant, issued.scopes)
