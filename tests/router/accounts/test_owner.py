@@ -56,6 +56,7 @@ async def test_accounts_that_are_no_longer_used_are_told_of(at: Office, without:
             assert "all callers" in told
             assert "credentials of 2 people are stored and unused" in told
             assert command in told
+        assert ("`oauth`" in found, "put the keys back" in found) == ("oauth" in without,) * 2
         assert shown.stdout.count("no: the server has no `credentials: per-caller`") == 2
         revoked = await run(at.folder, *command.split()[1:])
         assert revoked.stderr.count("is revoked") == 2
@@ -95,6 +96,7 @@ async def test_accounts_of_a_server_that_was_removed_are_a_note(at: Office) -> N
         (("login", "keyed"), "it gets the `headers` of its entry"),
         (("login", "plain", "--for", "laptop"), "If it asks for OAuth, add `oauth: auto`"),
         (("login", "tracker", "--for", "nobody"), "No token `nobody`"),
+        (("login", "shared", "--for", "laptop"), "Leave `--for` out"),
         (("credentials", "plain"), "`plain` has no accounts of callers: the server has no `credentials: per-caller`"),
         (("credentials", "vault"), "`vault` has no accounts of callers: the server has no `oauth`"),
         (("credentials", "tracker"), "No caller has signed in to `tracker`"),
@@ -103,7 +105,11 @@ async def test_accounts_of_a_server_that_was_removed_are_a_note(at: Office) -> N
 )
 async def test_a_command_that_cannot_help_names_what_does(at: Office, words: tuple[str, ...], said: str) -> None:
     plain: dict[str, Any] = {"url": at.vault.url, "enabled": False}
-    more = {"plain": plain, "keyed": {**plain, "headers": {"X-Key": "k"}}}
+    more = {
+        "plain": plain,
+        "keyed": {**plain, "headers": {"X-Key": "k"}},
+        "shared": {"url": at.vault.url, "oauth": "auto"},
+    }
     await at.reload(servers={**at.config["servers"], **more})
     try:
         ran = await run(at.folder, "server", *words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from pointsman.core.model import Json
 from pointsman.router.doctor.findings import Finding, Inspected
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
@@ -21,8 +22,13 @@ async def check_accounts(inspected: Inspected) -> list[Finding]:
     return [_finding(one) for one in unused]
 
 
-def _finding(one: dict[str, object]) -> Finding:
+def _finding(one: Json) -> Finding:
     if not one["exists"]:
         return Finding(_CHECK, "note", f"Server `{one['server']}` was removed; {one['text']}.")
-    why = "has no `credentials: per-caller` and `oauth` any more, so all callers use one account there"
-    return Finding(_CHECK, "problem", f"Server `{one['server']}` {why}; {one['text']}, or put the keys back.")
+    missing: list[str] = one.get("missing") or ["credentials: per-caller"]  # one before an upgrade does not name them
+    named = " and ".join(f"`{key}`" for key in missing)
+    then = "its callers use headers of their own" if missing == ["oauth"] else "all callers use one account there"
+    step = "put the key back" if len(missing) == 1 else "put the keys back"
+    return Finding(
+        _CHECK, "problem", f"Server `{one['server']}` has no {named} any more, so {then}; {one['text']}, or {step}."
+    )

@@ -144,9 +144,25 @@ async def _unused(sign_ins: ServerSignIns, config: GatewayConfig) -> list[Json]:
         people_text = "1 person" if len(names) == 1 else f"{len(names)} people"
         step = f"`pointsman server credentials {server_id} --revoke-all` removes them"
         text = f"credentials of {people_text} are stored and unused: {step}"
-        exists = server_id in config.servers
-        found.append({"server": server_id, "people": len(names), "exists": exists, "text": text})
+        server = config.servers.get(server_id)
+        found.append(
+            {
+                "server": server_id,
+                "people": len(names),
+                "exists": server is not None,
+                "missing": _missing(server),
+                "text": text,
+            }
+        )
     return found
+
+
+def _missing(server: Server | None) -> list[str]:
+    """The keys that the entry would need, so that calls use accounts of callers."""
+    if server is None:
+        return []
+    keys = {"credentials: per-caller": server.credentials == "per-caller", "oauth": server.oauth is not None}
+    return [key for key, present in keys.items() if not present]
 
 
 def _unused_reason(server: Server | None) -> str:
@@ -209,7 +225,9 @@ def _holder_of(parts: Parts, server_id: str, server: Server, caller: Caller) -> 
     """Raises OwnerError."""
     if server.credentials != "per-caller":
         raise OwnerError(
-            "shared", f"All callers use one account at `{server_id}`: it has no `credentials: per-caller`."
+            "shared",
+            f"All callers use one account at `{server_id}`: it has no `credentials: per-caller`. Leave `--for` out to "
+            "sign in for all of them.",
         )
     if caller.token_id not in parts.current.config.tokens:
         raise OwnerError("unknown_token", f"No token `{caller.token_id[:64]}`. List them with `pointsman token list`.")

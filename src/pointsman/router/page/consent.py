@@ -230,14 +230,16 @@ class ConsentApp:
         scopes = next((one for one in _scope_choices(asked) if " ".join(one) == _field(form, "scopes")), None)
         if scopes is None:
             raise ValueError("Choose what its tools may do.")
-        expiry = _field(form, "expires").strip()
-        expires = parse_moment(read_expiry(expiry, datetime.now(UTC))).timestamp() if expiry else 0.0
-        return Choice((project,), servers, scopes, expires)
+        return Choice((project,), servers, scopes, _expiry(_field(form, "expires").strip()))
 
     def _servers(self, reach: str, named: list[str]) -> tuple[str, ...]:
         """Raises ValueError, also if the choice is not clear: it never gives more than one part of it says."""
-        if reach not in (_ALL, _THESE) or (reach == _ALL and named):
+        if reach not in (_ALL, _THESE):
             raise ValueError("Choose all servers, or only some and name them.")
+        if reach == _ALL and named:
+            raise ValueError(
+                "All servers are chosen, and single ones are ticked, too. Untick them, or choose “Only these”."
+            )
         if reach == _ALL:
             return (ANY,)
         if not named or any(one not in self._parts.current.config.servers for one in named):
@@ -336,6 +338,17 @@ def _seen(asked: AuthorizationRequest) -> str:
     client: Client = asked.client
     shown = [client.name, client.host, asked.redirect_uri, asked.resource, *asked.scopes]
     return sha256("\0".join(shown).encode(errors="replace")).hexdigest()
+
+
+def _expiry(given: str) -> float:
+    """When a grant ends; 0: never, as long as it is used. Raises ValueError."""
+    if not given:
+        return 0.0
+    try:
+        return parse_moment(read_expiry(given, datetime.now(UTC))).timestamp()
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(f"“Ends after” {text}" if text.startswith("must ") else f"“Ends after”: {text}") from None
 
 
 def _field(form: Mapping[str, list[str]], name: str) -> str:

@@ -78,24 +78,25 @@ async def test_the_owner_cannot_give_more_than_was_asked_for(visitor: Visitor) -
 
 
 @pytest.mark.parametrize(
-    "chosen",
+    ("chosen", "said"),
     [
-        {"servers": []},
-        {"servers": ["nowhere"]},
-        {"servers": ["*"]},
-        {"servers": ["shop"], "reach": "all"},
-        {"servers": ["*", "shop"]},
-        {"servers": ["shop"], "reach": []},
-        {"reach": []},
-        {"scopes": []},
-        {"project": "nowhere"},
-        {"expires": "yesterday"},
+        ({"servers": []}, "Choose at least one server, or all."),
+        ({"servers": ["nowhere"]}, "Choose at least one server, or all."),
+        ({"servers": ["*"]}, "Choose at least one server, or all."),
+        ({"servers": ["shop"], "reach": "all"}, "All servers are chosen, and single ones are ticked, too."),
+        ({"servers": ["*", "shop"]}, "Choose at least one server, or all."),
+        ({"servers": ["shop"], "reach": []}, "Choose all servers, or only some and name them."),
+        ({"reach": []}, "Choose all servers, or only some and name them."),
+        ({"scopes": []}, "Choose what its tools may do."),
+        ({"project": "nowhere"}, "Choose the project that the client acts for."),
+        ({"expires": "yesterday"}, "“Ends after” must be a date like 2027-01-31"),
+        ({"expires": "2020-01-31"}, "“Ends after”: 2020-01-31 is in the past."),
     ],
 )
-async def test_a_choice_that_makes_no_sense_is_asked_again(visitor: Visitor, chosen: dict[str, str]) -> None:
+async def test_a_choice_that_makes_no_sense_is_asked_again(visitor: Visitor, chosen: dict[str, str], said: str) -> None:
     refused = await visitor.consent(await visitor.ask(), **chosen)
     assert refused.status_code == 400
-    assert 'role="alert"' in refused.text
+    assert said in refused.text.partition('role="alert"')[2]
 
 
 # ---------------------------------------------------------------------- requests that lie
