@@ -242,3 +242,26 @@ async def test_what_was_connected_has_rows_in_the_audit(at: Office) -> None:
     executed = await audit_rows(at.gateway.state_dir, "--kind", "execute")
     assert executed[-1]["code"] == "sign_in_required"
     assert not [line for line in at.gateway.lines if "/oauth/connect/" in line]
+
+
+async def test_the_page_names_a_person_as_the_issuer_does_and_shows_what_cannot_be_seen(at: Office) -> None:
+    link = await at.link(at.jwt("a/b#staff <i>\u202e\u200b%2F"))
+    async with at.browser("ada") as browser:
+        page = await browser.open(link)
+    assert "<strong>a/b#staff &lt;i&gt;\\u202e\\u200b%2F</strong>" in page.text
+    assert "a%2Fb" not in page.text
+
+
+async def test_an_issuer_without_pkce_is_named_with_what_it_lacks(at: Office) -> None:
+    link = await at.link(at.jwt("ada"))
+    usual = at.issuer.server_metadata
+    at.issuer.server_metadata = {**usual, "code_challenge_methods_supported": None}
+    try:
+        async with at.browser("ada") as browser:
+            page = await browser.agree(link)
+    finally:
+        at.issuer.server_metadata = usual
+    assert page.status_code == 409
+    for said in (at.issuer.issuer, "the operator of this gateway", "code_challenge_methods_supported"):
+        assert said in page.text
+    assert await nobody_connected(at)

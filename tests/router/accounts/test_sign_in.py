@@ -91,6 +91,25 @@ async def test_a_link_that_was_declined_is_used_up_and_the_next_call_gets_anothe
 
 
 @pytest.mark.parametrize("mode", BOTH_ERAS)
+async def test_who_closes_the_question_has_not_refused_and_the_link_still_works(at: Office, mode: Mode) -> None:
+    asked: list[str] = []
+
+    async def cancels(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestURLParams)
+        asked.append(params.url)
+        return types.ElicitResult(action="cancel")
+
+    async with at.browser("ada") as browser, at.caller(at.jwt("ada"), mode, cancels) as caller:
+        results = await asyncio.gather(*(caller.execute("tracker:echo") for _ in range(3)))
+        errors = [(result.structured_content or {})["error"] for result in results]
+        assert {error["code"] for error in errors} == {"sign_in_required"}
+        assert all("closed without an answer" in error["message"] for error in errors)
+        assert len(set(asked)) == 1
+        assert (await browser.open(asked[0])).status_code == 200
+    assert at.tracker.calls == []
+
+
+@pytest.mark.parametrize("mode", BOTH_ERAS)
 async def test_a_person_who_says_no_on_the_page_ends_the_call_that_waits(at: Office, mode: Mode) -> None:
     links: asyncio.Queue[str] = asyncio.Queue()
 

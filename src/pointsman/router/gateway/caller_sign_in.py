@@ -116,15 +116,14 @@ class CallerSignIns:
         link: Link,
         since: float,
     ) -> bool:
-        """Whether the person signed in in time. Raises SignInRequiredError if it refused, and as `BackChannel.ask`."""
+        """Whether the person signed in in time. Raises SignInRequiredError if it did not agree, and as `ask`."""
         done = asyncio.ensure_future(self._until_signed_in(accounts, request, link, since))
         asked = asyncio.ensure_future(back.ask(ASK, question))
         try:
             async with asyncio.timeout(WAIT_S):
                 await asyncio.wait((asked, done), return_when=asyncio.FIRST_COMPLETED)
-                if not done.done() and asked.result().get("action") != "accept":
-                    await self._links().decline(link)
-                    raise _declined(accounts.server_id)
+                if not done.done():
+                    await self._check_answer(asked.result().get("action"), link)
                 await done
         except TimeoutError:
             return False
@@ -133,6 +132,15 @@ class CallerSignIns:
             done.cancel()
             await asyncio.gather(asked, done, return_exceptions=True)
         return True
+
+    async def _check_answer(self, action: object, link: Link) -> None:
+        """Raises SignInRequiredError. Who closes the question has not said no: other calls may wait with the link."""
+        if action == "accept":
+            return
+        if action == "cancel":
+            raise SignInRequiredError(link.server, f"{_REASON}, and the question was closed without an answer", _AGAIN)
+        await self._links().decline(link)
+        raise _declined(link.server)
 
     async def _until_signed_in(self, accounts: CallerAccounts, request: FrontRequest, link: Link, since: float) -> None:
         """Raises SignInRequiredError if the person declined, and ConnectionLostError if the store is away."""

@@ -12,7 +12,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
@@ -23,6 +23,7 @@ from pointsman.catalog.holders import Holder, holder_of, issuer_of
 from pointsman.catalog.identities import is_identity, person_of
 from pointsman.config.server_model import Server
 from pointsman.core.errors import RefusedError
+from pointsman.core.escape import escaped
 from pointsman.router.auth.fetch import is_loopback_host
 from pointsman.router.downstream.oauth.client_document import CALLBACK, client_document_url
 from pointsman.router.downstream.oauth.discovery import SignInError
@@ -265,7 +266,7 @@ class ConnectApp:
             "server_host": urlsplit(server.url or "").netloc.rpartition("@")[2],
             "server_id": link.server,
             "kind": "person" if issuer is not None else "grant" if is_identity(person) else "token",
-            "person": person.partition("/")[2] if is_identity(person) else person,
+            "person": _shown(person),
             "issuer": urlsplit(issuer.issuer).netloc if issuer is not None else "",
             "project": link.project,
             "client": link.client or "a client without a name",
@@ -336,3 +337,8 @@ class ConnectApp:
 
     def _render(self, template: str, status: int = 200, **context: Any) -> Response:
         return Response(self._renderer.render(template, **context), status, media_type="text/html")
+
+
+def _shown(person: str) -> str:
+    """As the person knows itself: the subject as its issuer names it, with invisible characters made visible."""
+    return escaped(unquote(person.partition("/")[2])) if is_identity(person) else person

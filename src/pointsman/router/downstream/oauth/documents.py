@@ -170,7 +170,7 @@ def read_resource(document: Json, url: str) -> ProtectedResource:
     resource = document.get("resource")
     if not isinstance(resource, str) or not covers(resource, url):
         raise DocumentError(
-            f"its metadata names another resource than its URL ({_shown(resource)}); set `url` to that address if it "
+            f"its metadata names another resource than its URL ({shown(resource)}); set `url` to that address if it "
             "is the server's own, or ask its operator"
         )
     servers = _texts(document.get("authorization_servers"))
@@ -183,8 +183,8 @@ def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServe
     """Raises DocumentError: it is the metadata of another issuer, or an address in it may not be used."""
     if document.get("issuer") != issuer:
         raise DocumentError(
-            f"the metadata of its authorization server names another issuer ({_shown(document.get('issuer'))}, not "
-            f"{_shown(issuer)}); if that is the right one, set `oauth.issuer` to it, or ask the server's operator"
+            f"the metadata of its authorization server names another issuer ({shown(document.get('issuer'))}, not "
+            f"{shown(issuer)}); if that is the right one, set `oauth.issuer` to it, or ask the server's operator"
         )
     token_endpoint = _endpoint(document, "token_endpoint", reach)
     if token_endpoint is None:
@@ -205,7 +205,7 @@ def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServe
     )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """What a stranger named, short and without characters that a terminal obeys."""
     if not isinstance(value, str):
         return "none"
@@ -221,7 +221,7 @@ def _endpoint(document: Json, name: str, reach: Reach) -> str | None:
         url = checked_url(given if isinstance(given, str) else "", reach)
     except FetchError as error:
         raise DocumentError(
-            f"the `{name}` of its authorization server ({_shown(given)}) cannot be used: {error}; ask its operator"
+            f"the `{name}` of its authorization server ({shown(given)}) cannot be used: {error}; ask its operator"
         ) from None
     if url.fragment:
         raise DocumentError(f"the `{name}` of its authorization server has a fragment")

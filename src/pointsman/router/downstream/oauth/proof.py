@@ -16,13 +16,18 @@ from pointsman.config.auth_model import Auth
 from pointsman.router.auth.fetch import Reach
 from pointsman.router.downstream.oauth import tokens
 from pointsman.router.downstream.oauth.discovery import SignInError, find_server
-from pointsman.router.downstream.oauth.documents import AuthorizationServer, authorization_url
+from pointsman.router.downstream.oauth.documents import AuthorizationServer, authorization_url, shown
 from pointsman.router.downstream.oauth.links import Proof
 from pointsman.router.downstream.oauth.store import SignInStore
 from pointsman.router.downstream.oauth.tokens import Client, configured_auth
 
 _CLIENTS: Final = "@issuer"  # stands for a server's id where clients are kept; no server can have it
 _MAX_CODE: Final = 4096
+_NOT_SAFE: Final = (
+    "You would sign in at {issuer} first, to show who you are, and it does not say that people can sign in there with "
+    "PKCE (S256), without which that is not safe. Tell the operator of this gateway: the metadata of the issuer "
+    "`{name}` in `auth` must have `authorization_endpoint`, and `code_challenge_methods_supported` with `S256`."
+)
 
 
 async def begin_proof(
@@ -36,7 +41,7 @@ async def begin_proof(
     reach = Reach.of(issuer.issuer)
     server = await find_server(issuer.issuer, reach)
     if server.authorization_endpoint is None or "S256" not in server.pkce:
-        raise SignInError("The authorization server of this gateway's callers has no page to sign in safely (PKCE).")
+        raise SignInError(_NOT_SAFE.format(issuer=shown(issuer.issuer), name=issuer.name))
     wanted = MCP_SCOPE if issuer.require_scope or MCP_SCOPE in (server.scopes or ()) else None
     client = await _client(issuer, server, redirect_uri, wanted, store, client_document)
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
