@@ -42,6 +42,10 @@ class FetchError(Exception):
     """No document. `str(error)` says why, for people, and names no address."""
 
 
+class InsideNetworkError(FetchError):
+    """The host is inside a network, and the configuration does not name it."""
+
+
 class Answer(Struct, frozen=True):
     """What was answered. `document` is empty where an error status came without a JSON object."""
 
@@ -202,7 +206,7 @@ def _check_address(host: str, address: Address, reach: Reach) -> None:
             return
     elif host in reach.hosts or is_public(address):
         return
-    raise FetchError(
+    raise InsideNetworkError(
         "its host has an address inside a network, where only hosts that the configuration names are reached"
     )
 

@@ -44,7 +44,7 @@ async def begin_sign_in(parts: Parts, server_id: str, redirect_uri: str, caller:
     try:
         url, state = await parts.server_sign_ins().begin(server_id, server, redirect_uri, holder)
     except SignInError as error:
-        raise OwnerError("sign_in", f"Server `{server_id}`: {error}") from None
+        raise OwnerError("sign_in", f"Server `{server_id}`: {error.for_owner()}") from None
     except StateAwayError as error:
         raise OwnerError("state", f"The sign-in cannot be kept: {error}") from None
     return {"url": url, "state": state, "server": server_id, "host": urlsplit(url).netloc}
@@ -67,7 +67,7 @@ async def _finish(parts: Parts, state: str, answer: Mapping[str, str]) -> Pendin
     try:
         return await parts.server_sign_ins().finish(state, answer, parts.current.config.servers.get)
     except SignInError as error:
-        raise OwnerError("sign_in", f"Not signed in: {error}") from None
+        raise OwnerError("sign_in", f"Not signed in: {error.for_owner()}") from None
     except StateAwayError as error:
         raise OwnerError("state", f"Not signed in: {error}") from None
 

@@ -16,8 +16,14 @@ from aiohttp import web
 from pointsman.config.server_model import Server
 from pointsman.router.auth.fetch import Reach
 from pointsman.router.downstream.connection import ConnectionLostError, SignInNeededError
-from pointsman.router.downstream.oauth.discovery import SignInError
-from pointsman.router.downstream.oauth.documents import DocumentError, read_challenge, read_resource, read_server
+from pointsman.router.downstream.oauth.discovery import SignInError, find_resource
+from pointsman.router.downstream.oauth.documents import (
+    Challenge,
+    DocumentError,
+    read_challenge,
+    read_resource,
+    read_server,
+)
 from pointsman.router.downstream.oauth.token_source import TokenSource
 from tests.router.downstream.http_parts import call_of
 from tests.router.downstream.oauth.parts import NAME, Gateway
@@ -56,6 +62,45 @@ async def test_resource_metadata_inside_a_network_is_not_fetched(tmp_path: Path,
         server.resource_metadata = place
 
     await refused(tmp_path, arrange, "metadata for sign-in cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("http://example.com/metadata", "its URL is not an https URL. If it stays so, ask the server's operator"),
+        (
+            "https://10.0.0.1/metadata",
+            "are reached. If that host is yours, and is the authorization server, set `oauth",
+        ),
+        ("https://10.0.0.1/`\x1b[2J\u202e" + "x" * 3000, "its URL has more than 2048 characters. If it stays so"),
+    ],
+)
+async def test_metadata_that_cannot_be_read_are_named_to_the_owner_with_a_next_step(place: str, why: str) -> None:
+    with pytest.raises(SignInError) as found:
+        await find_resource("https://mcp.example/mcp", Challenge(place), Reach.of("https://mcp.example/mcp"))
+    assert why in str(found.value)
+    assert "/metadata" not in str(found.value)
+    told = found.value.for_owner()
+    assert f"The address concerned: `{place[:17]}" in told
+    assert len(told) < 600
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+
+
+async def test_an_authorization_server_without_metadata_is_named_to_the_owner(tmp_path: Path) -> None:
+    async with serving_oauth() as server:
+        server.metadata_places = ("/nowhere",)
+        with pytest.raises(SignInError, match=r"it has no metadata\. If it stays so, ask") as found:
+            await Gateway(tmp_path, server).sign_in()
+        assert found.value.for_owner().endswith(f"The address concerned: `{server.issuer}`.")
+
+
+async def test_a_registration_that_was_refused_says_what_to_set(tmp_path: Path) -> None:
+    async with serving_oauth() as server:
+        server.registration_status = 400
+        with pytest.raises(SignInError, match=r"Register one there, and set `oauth\.client_id`") as found:
+            await Gateway(tmp_path, server).sign_in()
+        assert f"`{server.base}/register`" in found.value.for_owner()
 
 
 @pytest.mark.parametrize(

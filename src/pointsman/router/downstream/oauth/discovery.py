@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from pointsman.router.auth.fetch import FetchError, Reach, fetch_json
+from pointsman.router.auth.fetch import FetchError, InsideNetworkError, Reach, fetch_json
 from pointsman.router.downstream.oauth.documents import (
     AuthorizationServer,
     Challenge,
@@ -19,6 +19,7 @@ from pointsman.router.downstream.oauth.documents import (
     read_server,
     resource_metadata_urls,
     server_metadata_urls,
+    shown,
 )
 
 _PROBE = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -26,6 +27,14 @@ _PROBE = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 class SignInError(Exception):
     """A sign-in cannot go on. `str(error)` says why and what to do, for the person who signs in."""
+
+    def __init__(self, message: str, where: str | None = None) -> None:
+        super().__init__(message)
+        self.where = where  # the address concerned, as a stranger named it
+
+    def for_owner(self) -> str:
+        """With the address, which may have parts of the server's `url` that its callers do not know."""
+        return str(self) if self.where is None else f"{self} The address concerned: {shown(self.where)}."
 
 
 class Discovered(Struct, frozen=True):
@@ -41,7 +50,7 @@ async def discover(
     """Find out where to sign in. `issuer` is the operator's choice. Raises SignInError."""
     fresh = await probe(url, reach, headers or {})
     challenge = fresh if fresh != Challenge() else challenge
-    metadata = await _resource(url, challenge, reach)
+    metadata = await find_resource(url, challenge, reach)
     chosen = issuer or (metadata.authorization_servers[0] if metadata is not None else origin_of(url))
     server = await find_server(chosen, reach)
     return Discovered(server, metadata.resource if metadata else canonical_resource(url), metadata, challenge)
@@ -58,18 +67,20 @@ async def probe(url: str, reach: Reach, headers: Mapping[str, str]) -> Challenge
     return read_challenge(answer.headers.get("WWW-Authenticate"))
 
 
-async def _resource(url: str, challenge: Challenge, reach: Reach) -> ProtectedResource | None:
-    """Raises SignInError. None: none of the places has metadata."""
+async def find_resource(url: str, challenge: Challenge, reach: Reach) -> ProtectedResource | None:
+    """The metadata of a server. Raises SignInError. None: none of the places has metadata."""
     for place in resource_metadata_urls(challenge, url):
         named = place == challenge.resource_metadata
         try:
             answer = await fetch_json(place, reach)
         except FetchError as error:
             if named:
-                raise SignInError(f"Its metadata for sign-in cannot be read: {error}.") from None
+                why = f"Its metadata for sign-in cannot be read: {error}. {_next_step(error)}"
+                raise SignInError(why, place) from None
             continue
         if answer.status >= 500 or answer.status == 429:
-            raise SignInError(f"Its metadata for sign-in cannot be read now (HTTP {answer.status}). Try again later.")
+            why = f"Its metadata for sign-in cannot be read now (HTTP {answer.status}). Try again later."
+            raise SignInError(why, place)
         if answer.status != 200:
             continue
         try:
@@ -79,14 +90,14 @@ async def _resource(url: str, challenge: Challenge, reach: Reach) -> ProtectedRe
     return None
 
 
-async def find_server(issuer: str, reach: Reach) -> AuthorizationServer:
-    """The metadata of an authorization server. Raises SignInError."""
-    reason = "it has no metadata"
+async def find_server(issuer: str, reach: Reach, step: str | None = None) -> AuthorizationServer:
+    """The metadata of an authorization server. `step`: what to do if it has none. Raises SignInError."""
+    reason, where = FetchError("it has no metadata"), issuer
     for place in server_metadata_urls(issuer):
         try:
             answer = await fetch_json(place, reach)
         except FetchError as error:
-            reason = str(error)
+            reason, where = error, place
             continue
         if answer.status != 200:
             continue
@@ -94,4 +105,10 @@ async def find_server(issuer: str, reach: Reach) -> AuthorizationServer:
             return read_server(answer.document, issuer, reach)
         except DocumentError as error:
             raise SignInError(f"It cannot be signed in to: {error}.") from None
-    raise SignInError(f"Its authorization server cannot be used: {reason}.")
+    raise SignInError(f"Its authorization server cannot be used: {reason}. {step or _next_step(reason)}", where)
+
+
+def _next_step(error: FetchError) -> str:
+    if isinstance(error, InsideNetworkError):
+        return "If that host is yours, and is the authorization server, set `oauth.issuer` to it."
+    return "If it stays so, ask the server's operator; a token in `headers` may work in place of `oauth`."

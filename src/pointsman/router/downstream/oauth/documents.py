@@ -210,7 +210,7 @@ def shown(value: object) -> str:
     if not isinstance(value, str):
         return "none"
     text = escaped(value[:_SHOWN_CHARS]).replace("`", "'")
-    return f"`{text}`"
+    return f"`{text}...`" if len(value) > _SHOWN_CHARS else f"`{text}`"
 
 
 def _endpoint(document: Json, name: str, reach: Reach) -> str | None:

@@ -39,7 +39,7 @@ async def begin_proof(
         SignInError, StateAwayError.
     """
     reach = Reach.of(issuer.issuer)
-    server = await find_server(issuer.issuer, reach)
+    server = await find_server(issuer.issuer, reach, "Tell the operator of this gateway.")
     if server.authorization_endpoint is None or "S256" not in server.pkce:
         raise SignInError(_NOT_SAFE.format(issuer=shown(issuer.issuer), name=issuer.name))
     wanted = MCP_SCOPE if issuer.require_scope or MCP_SCOPE in (server.scopes or ()) else None
@@ -102,6 +102,6 @@ async def _client(
             "The authorization server of this gateway's callers registers no clients by itself: the operator registers "
             "one there, and sets `auth.client_id`."
         )
-    fresh = await tokens.register(server, redirect_uri, scope, Reach.of(issuer.issuer))
+    fresh = await tokens.register(server, redirect_uri, scope, Reach.of(issuer.issuer), "auth.client_id")
     await store.put_client(_CLIENTS, fresh)
     return fresh

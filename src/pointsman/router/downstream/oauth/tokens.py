@@ -52,17 +52,18 @@ class Tokens(Struct, frozen=True):
 class RefusedError(SignInError):
     """The authorization server answered with an OAuth error. `code` is its code."""
 
-    def __init__(self, code: str, what: str) -> None:
-        super().__init__(f"Its authorization server refused {what} ({code}).")
+    def __init__(self, code: str, what: str, step: str = "", where: str | None = None) -> None:
+        super().__init__(f"Its authorization server refused {what} ({code}).{step and ' '}{step}", where)
         self.code = code
 
 
-async def register(server: AuthorizationServer, redirect_uri: str, scope: str | None, reach: Reach) -> Client:
-    """Register a client for this redirect URI (RFC 7591). Raises SignInError."""
+async def register(
+    server: AuthorizationServer, redirect_uri: str, scope: str | None, reach: Reach, setting: str = "oauth.client_id"
+) -> Client:
+    """Register a client for this redirect URI (RFC 7591). `setting` could name another client. Raises SignInError."""
+    step = f"Register one there, and set `{setting}`."
     if server.registration_endpoint is None:
-        raise SignInError(
-            "Its authorization server registers no clients by itself. Register one there, and set `oauth.client_id`."
-        )
+        raise SignInError(f"Its authorization server registers no clients by itself. {step}")
     asked: Json = {
         "client_name": CLIENT_NAME,
         "redirect_uris": [redirect_uri],
@@ -75,7 +76,8 @@ async def register(server: AuthorizationServer, redirect_uri: str, scope: str | 
         asked["scope"] = scope
     answer = await _post(server.registration_endpoint, reach, body=asked)
     if not answer.ok:
-        raise RefusedError(_error_in(answer), f"to register a client for {redirect_uri}")
+        what = f"to register a client for {redirect_uri}"
+        raise RefusedError(_error_in(answer), what, step, server.registration_endpoint)
     return _registered(answer.document, server, redirect_uri)
 
 
@@ -176,7 +178,8 @@ async def _post(
             endpoint, reach, method="POST", form=form, body=body, headers=headers, timeout_s=TOKEN_S
         )
     except FetchError as error:
-        raise SignInError(f"Its authorization server cannot be used: {error}.") from None
+        step = "If it stays so, ask the server's operator."
+        raise SignInError(f"Its authorization server cannot be used: {error}. {step}", endpoint) from None
 
 
 def _read_tokens(document: Json) -> Tokens:
