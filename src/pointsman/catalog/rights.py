@@ -80,9 +80,14 @@ class RightsIndex:
             included = self._included(token_id)
         if project_id not in included:
             if not sole_project or project_named is not None or len(included) != 1:
-                raise ForbiddenError(_why_forbidden(project_id, self.project_ids(token_id)))
+                raise ForbiddenError(self._why_forbidden(token_id, project_id))
             [project_id] = included
         return Caller(token_id, project_id)
+
+    def _why_forbidden(self, token_id: str, project_id: str | None) -> str:
+        if not is_identity(token_id):
+            return _why_forbidden(project_id, self.project_ids(token_id), _NEW_TOKEN)
+        return _why_forbidden(project_id, self.project_ids(token_id), _RULES if self.config.auth else _CONSENT)
 
     def project_ids(self, token_id: str) -> list[str]:
         """The projects that a token includes, in the order of the configuration."""
@@ -419,19 +424,30 @@ def _belongs(server: Server, project_id: str | None) -> bool:
     return not server.projects if project_id is None else project_id in server.projects
 
 
-def _why_forbidden(project_id: str | None, included: list[str]) -> str:
+_NEW_TOKEN = f"The operator can create a token for a project with `{CREATE_TOKEN}`."
+_RULES = (
+    "The operator's rule in `auth` gives your account its projects, and a token for a project's address has that one "
+    "only: sign in for this address, or ask the operator to add the project to the rule."
+)
+_CONSENT = "The owner chose its project when the client signed in: sign in again to choose another."
+
+
+def _why_forbidden(project_id: str | None, included: list[str], step: str) -> str:
     """`included` are the projects of the token, which its owner may know."""
-    command = f"The operator can create a token for a project with `{CREATE_TOKEN}`."
     if project_id is None and not included:
-        give = "The operator must give it one, in `projects` of the token, or create another token with"
-        return f"This token includes no project, so it can be used for nothing. {give} `{CREATE_TOKEN}`."
+        if step == _NEW_TOKEN:
+            step = (
+                "The operator must give it one, in `projects` of the token, or create another token with "
+                f"`{CREATE_TOKEN}`."
+            )
+        return f"This token includes no project, so it can be used for nothing. {step}"
     own = f"This token may use {_name_projects(included)}." if included else "This token includes no project."
     if project_id is None:
         use = "connect to `/projects/<project>/mcp`, or send `X-Pointsman-Project: <project>`"
-        return f"This token needs a project: {use}. {own} {command}"
+        return f"This token needs a project: {use}. {own} {step}"
     shown = project_id if len(project_id) <= 64 and project_id.isprintable() else "of that name"
     wrong = f"This token may not use project `{shown}`, or there is none of that name: check its spelling."
-    return f"{wrong} {own} {command}"
+    return f"{wrong} {own} {step}"
 
 
 def _name_projects(project_ids: list[str]) -> str:

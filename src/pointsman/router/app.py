@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -20,7 +21,7 @@ from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.authentication import Claims, authenticate, read_claims, verify
 from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import checked_head
-from pointsman.router.front.http.responses import HttpError, unauthorized
+from pointsman.router.front.http.responses import HttpError, sorted_allow, unauthorized
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
@@ -86,10 +87,17 @@ def build_app(
             *(Route(path, connect) for path in CONNECT_PATHS),
             *(Route(path, page) for path in PATHS),
             *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
-        ]
+        ],
+        exception_handlers={405: _refuse_method},
     )
     app.router.redirect_slashes = False  # a redirect would repeat the request's Host header, whatever it is
     return app
+
+
+async def _refuse_method(request: Request, error: Exception) -> Response:
+    """Starlette's own answer, with the methods in one order."""
+    assert isinstance(error, HTTPException)
+    return PlainTextResponse(error.detail, 405, headers=sorted_allow(error.headers or {}))
 
 
 def authorization_routes(front: Front, parts: Parts, probed: Endpoint) -> list[Route]:

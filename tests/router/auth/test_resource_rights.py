@@ -87,7 +87,10 @@ async def test_a_token_for_a_project_works_there_only(shop: Shop) -> None:
     token = shop.token(aud=f"{PUBLIC_URL}/projects/demo/mcp")
     assert structured(await shop.execute(token, "demo:look", "/projects/demo/mcp"))["coats"] == 1
     async with shop.nothing_executed():
-        assert (await shop.execute(token, "shop:look", "/projects/other/mcp")).status_code == 403
+        elsewhere = await shop.execute(token, "shop:look", "/projects/other/mcp")
+        assert elsewhere.status_code == 403
+        assert "The operator's rule in `auth` gives your account its projects" in elsewhere.text
+        assert "token create" not in elsewhere.text
         # On the general address it acts for its one project, in which that server is not.
         assert structured(await shop.execute(token, "shop:look"))["error"]["code"] == "unknown_tool"
 

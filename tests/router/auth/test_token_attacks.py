@@ -125,7 +125,9 @@ async def test_another_issuer_is_refused_before_anything_is_fetched(issuer: Issu
 @pytest.mark.parametrize("header", [{"typ": "dpop+jwt"}, {"typ": "logout+jwt"}, {"crit": ["exp"]}, {"typ": 7}])
 async def test_tokens_of_another_kind_are_refused(issuer: Issuer, header: Json) -> None:
     head = {"alg": "ES256", "kid": "ec", **header}
-    assert "not an access token" in await refusal(source_of(issuer), unsigned(head, issuer.claims()))
+    said = await refusal(source_of(issuer), unsigned(head, issuer.claims()))
+    assert "not an access token" in said
+    assert "Send the access token of the sign-in" in said
 
 
 @pytest.mark.parametrize("bound", [{"jkt": "x"}, {"x5t#S256": "x"}, {}], ids=str)

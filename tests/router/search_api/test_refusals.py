@@ -141,6 +141,7 @@ async def test_paths_and_methods_that_do_not_exist_are_told_so(client: Client) -
     response = await client.get("/catalog/search")
     assert error_of(response) == (405, "method_not_allowed")
     assert response.headers["allow"] == "POST"
+    assert (await client.http.put("/openapi.json")).headers["allow"] == "GET, HEAD"
 
 
 async def test_another_host_another_origin_and_two_tokens_are_refused(client: Client) -> None:

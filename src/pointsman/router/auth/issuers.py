@@ -166,7 +166,11 @@ def _algorithm(header: Json, issuer: Auth) -> str:
     """
     kind = header.get("typ", "JWT")
     if _text(kind).lower() not in _TYPES or "crit" in header:
-        raise UnauthorizedError("This token is not an access token: its header has another `typ`, or a `crit`.")
+        raise UnauthorizedError(
+            "This token is not an access token that the gateway takes: its header has another `typ` than `at+jwt` or "
+            "`JWT`, or a `crit`. Send the access token of the sign-in, not an ID token or another one; if it is the "
+            "access token, the operator changes its form at the authorization server."
+        )
     algorithm = _text(header.get("alg"))
     allowed: tuple[str, ...] = issuer.algorithms
     if algorithm not in allowed:

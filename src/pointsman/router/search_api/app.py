@@ -20,7 +20,7 @@ from pointsman.core import wire
 from pointsman.core.model import Json
 from pointsman.router.front.http.headers import Head, HostRules, check_content_type, checked_head
 from pointsman.router.front.http.http_request import read_body
-from pointsman.router.front.http.responses import ClientDisconnectedError, HttpError
+from pointsman.router.front.http.responses import ClientDisconnectedError, HttpError, sorted_allow
 from pointsman.router.observe.metrics import CONTENT_TYPE
 from pointsman.router.search_api import openapi
 from pointsman.router.search_api.auth import authenticate
@@ -149,7 +149,7 @@ def _error_response(refusal: ApiError) -> Response:
 
 async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    allow = tuple((name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items())
+    allow = tuple((name.lower().encode(), value.encode()) for name, value in sorted_allow(error.headers or {}).items())
     if error.status_code == 405:
         refusal = ApiError(405, "Method not allowed. The Allow header names the allowed one.", headers=allow)
     else:

@@ -36,6 +36,12 @@ async def test_the_metadata_name_exactly_this_issuer(desk: Office) -> None:
     assert (await stranger("GET", f"{desk.base}/.well-known/oauth-authorization-server/mcp")).status_code == 404
 
 
+async def test_the_methods_of_a_path_are_named_in_one_order(desk: Office) -> None:
+    answer = await stranger("PUT", f"{desk.base}/.well-known/oauth-authorization-server/mcp")
+    assert (answer.status_code, answer.text) == (405, "Method Not Allowed")
+    assert answer.headers["allow"] == "GET, HEAD, OPTIONS, POST"
+
+
 async def test_nothing_is_chosen_for_a_client_that_nobody_vouches_for(visitor: Visitor) -> None:
     shown = choices((await visitor.ask()).text)
     assert shown.keys().isdisjoint({"reach", "servers", "scopes"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from starlette.types import Send
@@ -46,6 +46,14 @@ REASONS = {
 }
 
 INTERNAL = "Internal error. Try again later; the operator finds the reason in the gateway's log."
+
+
+def sorted_allow(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a 405, with the methods of `Allow` in one order: Starlette's changes with each start."""
+    return {
+        name: ", ".join(sorted(value.split(", "))) if name.lower() == "allow" else value
+        for name, value in headers.items()
+    }
 
 
 class ClientDisconnectedError(Exception):
