@@ -205,7 +205,7 @@ class ConfirmationRefusedError(GatewayError):
 
 class QuestionRefusedError(GatewayError):
     """The server wanted to ask the user something that it may not ask: anything at all with
-    [`questions: false`](configuration.md#servers), or a visit to a URL without https. The user saw nothing of it. Next:
+    [`questions: false`](configuration.md#serversid), or a visit to a URL without https. The user saw nothing of it. Next:
     check whether the call had an effect; the operator decides what the server may ask."""
 
     code = "question_refused"
