@@ -50,7 +50,7 @@ class Running:
 
     async def connect(self, on_notification: OnNotification) -> Connection:
         connection = await connect_http(
-            self._http.url, {}, self._http.era, 5.0, Limits(), on_notification, authorizer=self._gateway.source
+            self._http.url, {}, self._gateway.entry.era, 5.0, Limits(), on_notification, authorizer=self._gateway.source
         )
         self.connections.append(connection)
         return connection
