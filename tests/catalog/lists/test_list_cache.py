@@ -10,9 +10,9 @@ import pytest
 
 from pointsman.catalog.definitions import KnownTool, build_tools
 from pointsman.catalog.lists.cached_list import CachedList, ListFailure, ListWaits, Snapshot
-from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
+from pointsman.core.errors import NOT_RUN, CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.kinds import TOOLS
-from pointsman.core.model import ToolSource
+from pointsman.core.model import ServerStatus, ToolSource
 from tests.catalog.sources import Clock, SmallServer, tool
 
 MAX_AGE_S = 5.0
@@ -47,6 +47,21 @@ async def test_a_list_is_kept_until_its_maximum_age(clock: Clock) -> None:
     assert names(listed.cached(MAX_AGE_S)) == ["a"]
     clock.now += 0.2
     assert listed.cached(MAX_AGE_S) is None
+
+
+async def test_a_list_that_meets_an_ended_sign_in_says_so_and_leaves_the_log_to_its_supervisor(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, reason = SmallServer("s", tool("a")), "it needs sign-in: run `pointsman server login s`"
+
+    def fails() -> Exception:
+        server.status = ServerStatus("failed", reason, 0.0, sign_in=True)
+        return ServerUnavailableError("s", reason)
+
+    server.fails = fails
+    answer = await fetched(list_of(server, clock))
+    assert answer == ListFailure("sign-in", reason, NOT_RUN)
+    assert caplog.text == ""
 
 
 async def test_a_maximum_age_of_nothing_keeps_nothing(clock: Clock) -> None:

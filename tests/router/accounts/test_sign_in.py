@@ -272,6 +272,29 @@ async def test_a_server_that_refuses_every_token_is_not_asked_for_ever(at: Offic
     assert at.tracker.calls == []
 
 
+async def test_an_account_that_has_ended_needs_its_person_and_the_gateways_own_one_the_operator(at: Office) -> None:
+    tracker = at.tracker
+    async with at.browser("ada") as browser:
+        await browser.connect(await at.link(at.jwt("ada")))
+    async with at.caller(at.jwt("ada")) as caller:
+        await caller.text("tracker:echo")
+        tracker.refresh.clear()
+        for token in [token for token in tracker.access if tracker.account_of.get(token) == "ada"]:
+            del tracker.access[token]
+        await at.link(at.jwt("ada"))
+        tracker.access.clear()
+        try:
+            tested = await run(at.folder, "server", "test", "tracker", "--config", str(at.gateway.config_file))
+            assert "needs sign-in: run `pointsman server login tracker`" in tested.stderr
+            states = {one["id"]: one["state"] for one in (await at.ask("servers"))["servers"]}
+            assert (states["tracker"], states["board"]) == ("needs sign-in", "running")
+            error = ((await caller.execute("tracker:echo")).structured_content or {})["error"]
+            assert "pointsman server login tracker" in error["message"]
+            assert "link" not in error["message"]
+        finally:
+            await at.login("tracker")
+
+
 async def test_the_owner_signs_in_for_a_token_by_the_command(at: Office) -> None:
     begun = await at.ask("begin_sign_in", server="tracker", redirectUri=LOOPBACK, token="laptop")
     async with at.browser("ada") as browser:

@@ -127,6 +127,40 @@ async def test_what_is_no_bounded_json_object_is_refused_with_the_reason(data: b
         await fetched(data)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        with_body(b"", b"HTTP/1.1 200 OK\r\n"),
+        with_body(b"gone", HEAD.replace(b"application/json", b"text/plain")),
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        with_body(b"{"),
+        HEAD + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd",
+    ],
+)
+async def test_where_only_the_status_matters_any_content_of_a_success_will_do(data: bytes) -> None:
+    answer = await fetched(data, status_only=True)
+    assert (answer.ok, answer.document) == (True, {})
+
+
+async def test_where_only_the_status_matters_errors_and_redirects_are_read_all_the_same() -> None:
+    refused = await fetched(with_body(b'{"error": "no"}', HEAD.replace(b"200 OK", b"400 Bad")), status_only=True)
+    assert (refused.ok, refused.document) == (False, {"error": "no"})
+    with pytest.raises(FetchError, match="redirects"):
+        await fetched(b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", status_only=True)
+
+
+async def test_where_only_the_status_matters_endless_content_is_not_waited_for() -> None:
+    async def flood(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"400\r\n" + b" " * 1024 + b"\r\n")
+            await writer.drain()
+
+    async with asyncio.timeout(PATIENCE_S), raw_server(flood) as raw:
+        assert (await fetch_json(raw.url, HERE, status_only=True)).ok
+        await raw.gone.wait()  # the connection was closed
+
+
 async def test_an_answer_that_drips_ends_at_the_time_limit() -> None:
     async def drip(writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")

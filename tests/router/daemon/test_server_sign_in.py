@@ -19,6 +19,7 @@ from pointsman.router.owner.client import ask
 from tests.gateway_process import gateway_process
 from tests.router.cli.commands import run
 from tests.router.conftest import audit_rows
+from tests.router.downstream.http_parts import until
 from tests.router.page.owner import Owner, owner_of
 from tests.server_login import server_login
 from tests.servers.oauth_mcp import OAuthMcp, serving_oauth, signed_in_at
@@ -110,6 +111,30 @@ async def test_the_command_signs_in_and_out(signed_out: Office) -> None:
     assert (await signed_out.state())["state"] == "needs sign-in"
     methods = [row["method"] for row in await audit_rows(signed_out.owner.gateway.state_dir, "--kind", "change")]
     assert {"server/login", "server/logout"} <= set(methods)
+
+
+async def test_a_sign_in_that_its_authorization_server_has_ended_is_said_by_all_and_logged_once(
+    signed_out: Office,
+) -> None:
+    gateway, server, echo = signed_out.owner.gateway, signed_out.server, {"toolKey": "tracker:echo", "arguments": {}}
+    code, _, err = await server_login(gateway.state_dir, "tracker")
+    assert code == 0, err
+    assert (await signed_out.call("tool_execute", echo)).get("error") is None
+    before = len(gateway.stderr)
+    server.access.clear()
+    server.refresh.clear()
+    asked = [signed_out.call("tool_execute", echo) for _ in range(3)]
+    answers = await asyncio.gather(*asked, signed_out.call("tool_discovery", {"query": ["echo"]}))
+    assert (await signed_out.state())["state"] == "needs sign-in"
+    for answer in answers[:3]:
+        assert "pointsman server login tracker` (its authorization server has ended it)" in answer["error"]["message"]
+        assert "link" not in answer["error"]["message"]
+    await until(lambda: "pointsman server login tracker" in gateway.stderr[before:])
+    await run(signed_out.folder, "server", "list")  # meanwhile all else of it is read, too
+    logged = gateway.stderr[before:]
+    assert logged.count("pointsman server login tracker") == 1, logged
+    assert "Traceback" not in logged
+    assert "ERROR" not in logged
 
 
 async def test_the_command_waits_for_its_own_answer_only(signed_out: Office) -> None:

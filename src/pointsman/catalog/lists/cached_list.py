@@ -20,7 +20,7 @@ from msgspec import Struct
 from pointsman.catalog.definitions import encode_entry, quote_names
 from pointsman.catalog.lists.pages import MalformedListError, walk
 from pointsman.catalog.pins import Admission, NoPins
-from pointsman.core.errors import TRY_LATER, CallTimeoutError, DownstreamError, ServerUnavailableError
+from pointsman.core.errors import NOT_RUN, TRY_LATER, CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.kinds import ListKind
 from pointsman.core.model import Json, ToolSource
 from pointsman.core.rounds import own_round
@@ -203,6 +203,8 @@ class CachedList(Generic[Item]):
             timeout = ListFailure("timeout", f"{failed.reason} within {limit_s:g} s")
             return timeout, f"timed out after {limit_s:g} s"
         except ServerUnavailableError as error:
+            if self.source.status.sign_in:
+                return ListFailure("sign-in", self.source.status.reason, NOT_RUN), ""
             return failed, f"failed: {error.reason!r}"  # quoted: it may be the server's text
         except (DownstreamError, MalformedListError) as error:
             return failed, f"failed: {str(error)!r}"
@@ -264,7 +266,7 @@ class CachedList(Generic[Item]):
 
     def _fail(self, generation: int, failure: ListFailure, detail: str) -> ListFailure:
         self._failure, self._failure_generation = failure, generation
-        if self._failures == 0:
+        if self._failures == 0 and failure.kind != "sign-in":  # that is logged once, for the server
             logger.warning("server %s skipped: %s %s", self.source.id, self.kind.method, detail)
         self._cancel_retry()
         if not self._cancelled:

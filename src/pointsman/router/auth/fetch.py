@@ -47,7 +47,7 @@ class InsideNetworkError(FetchError):
 
 
 class Answer(Struct, frozen=True):
-    """What was answered. `document` is empty where an error status came without a JSON object."""
+    """What was answered. `document` is empty where it was not read, or an error status came without a JSON object."""
 
     status: int
     headers: Mapping[str, str]  # case-insensitive; those of the same name joined by commas
@@ -90,14 +90,17 @@ async def fetch_json(
     limit_bytes: int = LIMIT_BYTES,
     timeout_s: float = TIMEOUT_S,
     resolve: Resolve | None = None,
+    status_only: bool = False,
 ) -> Answer:
     """Send one request and return the answer. `form` or `body` (as JSON) is its content.
+
+    `status_only`: the content of a success does not matter, and is not read.
 
     Raises:
         FetchError: the URL may not be fetched, nothing came in time, or it was too large or no JSON object.
     """
     parsed = checked_url(url, reach)
-    request = _Request(parsed, method, form, body, headers or {}, limit_bytes)
+    request = _Request(parsed, method, form, body, headers or {}, limit_bytes, status_only)
     try:
         async with asyncio.timeout(timeout_s):
             addresses = await _addresses_of(parsed, reach, resolve or _system_resolve)
@@ -226,6 +229,7 @@ class _Request(Struct, frozen=True):
     body: Json | None
     headers: Mapping[str, str]
     limit_bytes: int
+    status_only: bool
 
 
 async def _exchange(request: _Request, addresses: Sequence[Address]) -> Answer:
@@ -243,7 +247,7 @@ async def _exchange(request: _Request, addresses: Sequence[Address]) -> Answer:
                 allow_redirects=False,
             ) as response,
         ):
-            return await _read(response, request.limit_bytes)
+            return await _read(response, request)
     except (aiohttp.ClientError, OSError, ValueError) as error:
         if isinstance(error, TimeoutError):
             raise
@@ -278,14 +282,16 @@ def _resolved(host: str, port: int, address: Address) -> ResolveResult:
     return {"hostname": host, "host": str(address), "port": port, "family": family, "proto": 0, "flags": 0}
 
 
-async def _read(response: aiohttp.ClientResponse, limit_bytes: int) -> Answer:
+async def _read(response: aiohttp.ClientResponse, request: _Request) -> Answer:
     status = response.status
     if 300 <= status < 400:
         raise FetchError(f"it redirects (HTTP {status}), which is not followed")
     failed, headers = status >= HTTPStatus.BAD_REQUEST, _joined(response.headers)
+    if request.status_only and not failed:
+        return Answer(status, headers, {})
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise FetchError("it compressed its answer, which it was asked not to do")
-    data = await _body(response, limit_bytes)
+    data = await _body(response, request.limit_bytes)
     if not _is_json(response.content_type):
         if failed:
             return Answer(status, headers, {})

@@ -136,7 +136,11 @@ class Connection(Protocol):
         ...
 
     async def ended(self) -> str:
-        """Wait until the connection ends by itself and return the reason. Over HTTP that may be never."""
+        """Wait until the connection ends by itself and return the reason. Over HTTP that may be never.
+
+        Raises:
+            SignInNeededError: it has ended because of that.
+        """
         ...
 
     async def close(self) -> None:

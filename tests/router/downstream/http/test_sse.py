@@ -95,6 +95,30 @@ async def test_tokens_go_with_every_request_and_a_401_leads_to_one_more_attempt(
     assert {headers["Authorization"] for headers in server.headers[1:]} == {"Bearer new"}
 
 
+async def test_a_sign_in_that_has_ended_ends_the_connection_with_that_reason(server: SseServer) -> None:
+    class Ended(Tokens):
+        async def after_refusal(self, sent: str | None, status: int, challenge: str | None) -> str | None:
+            raise self.refused_again()
+
+    connection = await connect_sse(
+        server.url,
+        {},
+        era="auto",
+        limits=Limits(),
+        on_notification=lambda method, params: None,
+        authorizer=Ended(server),
+    )
+    try:
+        server.post_status = 401
+        for _ in range(2):  # the one that finds it, and one that comes later
+            with pytest.raises(SignInNeededError):
+                await connection.request(tool_call("echo"))
+        with pytest.raises(SignInNeededError):
+            await connection.ended()
+    finally:
+        await connection.close()
+
+
 async def test_nothing_overtakes_the_end_of_the_handshake(server: SseServer) -> None:
     server.posts_wait_for = asyncio.Event()
     connecting = asyncio.create_task(

@@ -233,7 +233,7 @@ async def test_client_credentials_need_no_person(tmp_path: Path) -> None:
     assert not server.asked["authorize"]
 
 
-async def test_a_logout_ends_the_sign_in_here_and_there(tmp_path: Path) -> None:
+async def test_a_logout_ends_the_sign_in_here_and_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with serving_oauth() as server:
         gateway = Gateway(tmp_path, server)
         await gateway.sign_in()
@@ -241,6 +241,7 @@ async def test_a_logout_ends_the_sign_in_here_and_there(tmp_path: Path) -> None:
         assert await gateway.sign_ins.forget(NAME, gateway.entry)
         assert not await gateway.sign_ins.forget(NAME, gateway.entry)
         assert server.asked["revoke"][0]["token"] == renewal
+        assert "was not told" not in caplog.text  # its answer has a status and no content, as RFC 7009 has it
         with pytest.raises(SignInNeededError):
             async with gateway.connected():
                 pass

@@ -91,7 +91,7 @@ class HttpClient:
         try:
             return await self._send_authorized(self._authorizer, head, body)
         except SignInNeededError as needed:
-            self.give_up(str(needed))
+            self.give_up(needed)
             raise
 
     async def _send_authorized(self, authorizer: Authorizer, head: bytes, body: bytes | None) -> HttpResponse:
@@ -199,15 +199,20 @@ class HttpClient:
     # ------------------------------------------------------------------ reachability
 
     async def unreachable(self) -> str:
-        """Wait until the server accepts no more connections and return the reason.
+        """Wait until the server accepts no more connections and return the reason. Raises SignInNeededError.
 
         One failed exchange proves nothing; a connection that cannot be opened does.
         """
         return await asyncio.shield(self._unreachable)
 
-    def give_up(self, reason: str) -> None:
-        if not self._unreachable.done():
+    def give_up(self, reason: str | SignInNeededError) -> None:
+        if self._unreachable.done():
+            return
+        if isinstance(reason, str):
             self._unreachable.set_result(reason)
+        else:
+            self._unreachable.set_exception(reason)
+            self._unreachable.exception()  # marked as retrieved: perhaps nobody waits for the end
 
     def check_reachable(self) -> None:
         """Check, after a failed exchange, whether the server still accepts connections."""

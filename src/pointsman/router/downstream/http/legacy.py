@@ -22,6 +22,7 @@ from pointsman.router.downstream.connection import (
     Introduction,
     OnNotification,
     SessionRenewedError,
+    SignInNeededError,
 )
 from pointsman.router.downstream.http.answer import (
     EVENT_STREAM,
@@ -273,6 +274,8 @@ class LegacyHttp:
                 return await self._open_session()
         except TimeoutError:
             reason = f"it lost our session and gave no new one within {_RENEW_S:g} s"
+        except SignInNeededError:
+            raise  # the connection is over already
         except ConnectionLostError as error:
             reason = f"it lost our session and gave no new one: {error}"
         self._client.give_up(reason)

@@ -19,6 +19,7 @@ from pointsman.router.downstream.connection import (
     ConnectionLostError,
     Introduction,
     OnNotification,
+    SignInNeededError,
 )
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
 from pointsman.router.downstream.http.exchange import CLOSED, CUT_OFF, NOT_HTTP
@@ -241,7 +242,7 @@ class SseConnection:
         try:
             await self._post(data)
         except CallNotSentError as error:
-            self._mux.lost(str(error), number)
+            self._mux.lost(error if isinstance(error, SignInNeededError) else str(error), number)
         except ConnectionLostError as lost:
             if number is not None:
                 self._mux.fail(number, lost)

@@ -133,9 +133,9 @@ async def of_client(endpoint: str, client: Client, reach: Reach, *, scope: str |
 
 
 async def revoke(endpoint: str, client: Client, reach: Reach, token: str) -> None:
-    """End a token at its server (RFC 7009). Raises SignInError."""
+    """End a token at its server (RFC 7009), which answers with a status and any content. Raises SignInError."""
     form, headers = _authenticated(client, {"token": token})
-    answer = await _post(endpoint, reach, form=form, headers=headers)
+    answer = await _post(endpoint, reach, form=form, headers=headers, status_only=True)
     if not answer.ok:
         raise RefusedError(_error_in(answer), "to end the sign-in")
 
@@ -172,10 +172,18 @@ async def _post(
     form: Mapping[str, str] | None = None,
     body: Json | None = None,
     headers: Mapping[str, str] | None = None,
+    status_only: bool = False,
 ) -> Answer:
     try:
         return await fetch_json(
-            endpoint, reach, method="POST", form=form, body=body, headers=headers, timeout_s=TOKEN_S
+            endpoint,
+            reach,
+            method="POST",
+            form=form,
+            body=body,
+            headers=headers,
+            timeout_s=TOKEN_S,
+            status_only=status_only,
         )
     except FetchError as error:
         step = "If it stays so, ask the server's operator."

@@ -25,11 +25,15 @@ class ConnectionLease:
     """Use `with lease:` around everything that needs the connection."""
 
     __slots__ = (
-        *("_idle", "_retired", "_tasks", "_under_way", "connection", "liveness", "log_level", "subscriptions", "uses"),
+        *("_idle", "_retired", "_tasks", "_under_way", "connection", "liveness", "log_level", "own", "subscriptions"),
+        "uses",
     )
 
-    def __init__(self, connection: Connection, on_notification: OnNotification, subscribed: SubscribedUris) -> None:
+    def __init__(
+        self, connection: Connection, on_notification: OnNotification, subscribed: SubscribedUris, *, own: bool = False
+    ) -> None:
         self.connection = connection
+        self.own = own  # one caller's, not the one that all share
         modern = connection.introduction.era == "modern"
         self.log_level = None if modern else LogLevel(connection)
         self.subscriptions = Subscriptions(connection, on_notification, subscribed) if modern else None

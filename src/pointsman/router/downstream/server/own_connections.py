@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from pointsman.core.model import Caller, Json
 from pointsman.router.downstream.connection import (
@@ -151,7 +152,10 @@ class OwnConnections:
                 lease.subscriptions.acknowledged(params)
 
         lease = ConnectionLease(
-            await self._connection(connect, on_notification), on_notification, partial(self._subscribed, caller)
+            await self._connection(connect, on_notification),
+            on_notification,
+            partial(self._subscribed, caller),
+            own=True,
         )
         return lease
 
@@ -171,6 +175,7 @@ class OwnConnections:
 
     async def _until_idle_or_ended(self, lease: ConnectionLease, caller: Caller) -> None:
         ended = asyncio.ensure_future(lease.connection.ended())
+        ended.add_done_callback(_mark_retrieved)
         try:
             while True:
                 uses = lease.uses
@@ -185,7 +190,7 @@ def _is_open(ready: asyncio.Future[ConnectionLease]) -> bool:
     return ready.done() and not ready.cancelled() and ready.exception() is None
 
 
-def _mark_retrieved(ready: asyncio.Future[ConnectionLease]) -> None:
+def _mark_retrieved(done: asyncio.Future[Any]) -> None:
     """Mark the error as retrieved: it does not matter if no call waits any more."""
-    if not ready.cancelled():
-        ready.exception()
+    if not done.cancelled():
+        done.exception()

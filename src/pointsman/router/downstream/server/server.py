@@ -253,9 +253,10 @@ class DownstreamServer:
         try:
             return await self.own.lease_for(caller)
         except ConnectionLostError as error:
-            if isinstance(error, CallNotSentError) and not isinstance(error, SignInNeededError):
+            own = self.accounts is not None
+            if isinstance(error, CallNotSentError) and not (own and isinstance(error, SignInNeededError)):
                 self._expire_tools()
-            raise as_gateway_error(self.id, error, self.timeouts.call_s, own=True) from None
+            raise as_gateway_error(self.id, error, self.timeouts.call_s, own=own) from None
 
     async def _call_server(
         self,
@@ -303,9 +304,9 @@ class DownstreamServer:
     def _as_gateway_error(
         self, error: Exception, lease: ConnectionLease, limit_s: float, advice: str = TRY_LATER, spent_s: float = 0.0
     ) -> GatewayError:
-        own = lease is not self._lease
+        own = lease.own and self.accounts is not None  # with an account of the caller's
         if isinstance(error, CallNotSentError) and error.over and not (own and isinstance(error, SignInNeededError)):
-            self._lost(lease, str(error))
+            self._lost(lease, error)
         return as_gateway_error(self.id, error, limit_s, advice, spent_s, own=own)
 
     async def _subscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
@@ -389,16 +390,16 @@ class DownstreamServer:
         self._all_changed()
         return lease
 
-    def detach(self, lease: ConnectionLease, reason: str) -> None:
+    def detach(self, lease: ConnectionLease, reason: str | ConnectionLostError) -> None:
         """`lease` has ended. Without effect if another has replaced it already."""
         if self._lease is not lease:
             return
-        if not self._changed:
+        if not self._changed and not isinstance(reason, SignInNeededError):
             self._restart_over.clear()
             self._restart_timer = self._loop.call_later(RESTART_S, self._withdraw_list)
         self.fail(reason)
 
-    def _lost(self, lease: ConnectionLease, reason: str) -> None:
+    def _lost(self, lease: ConnectionLease, reason: ConnectionLostError) -> None:
         """A request found `lease` over. Its supervisor will notice, but the next request may come before that."""
         if self.own is None or self._lease is lease:
             self.detach(lease, reason)
@@ -420,19 +421,20 @@ class DownstreamServer:
         self._first_start_over.clear()
         self._disconnected("starting", reason)
 
-    def fail(self, reason: str, *, sign_in: bool = False) -> None:
-        """It does not run. `sign_in`: because a person has to sign in to it."""
-        self._disconnected("failed", reason)
-        if sign_in:
-            self.status = replace(self.status, sign_in=True)
+    def fail(self, reason: str | ConnectionLostError) -> None:
+        """It does not run. If it needs a sign-in it does not come back by itself: nobody waits for it any longer."""
+        needed = reason if isinstance(reason, SignInNeededError) else None
+        self._disconnected("failed", str(reason), sign_in=needed is not None and needed.person)
+        if needed is not None:
+            self._withdraw_list()
 
     def stop(self, reason: str) -> None:
         self._withdraw_list()
         self._disconnected("stopped", reason)
 
-    def _disconnected(self, state: ServerState, reason: str) -> None:
+    def _disconnected(self, state: ServerState, reason: str, *, sign_in: bool = False) -> None:
         was_connected, self._lease = self._lease is not None, None
-        self._set_status(state, reason)
+        self._set_status(state, reason, sign_in=sign_in)
         if state != "starting":
             self._first_start_over.set()
         if was_connected:
@@ -487,6 +489,6 @@ class DownstreamServer:
         shown = datetime.fromtimestamp(since, UTC).isoformat("T", "seconds")
         self.status = replace(self.status, reason=f"it has answered nothing since {shown}", silent_since=since)
 
-    def _set_status(self, state: ServerState, reason: str) -> None:
+    def _set_status(self, state: ServerState, reason: str, *, sign_in: bool = False) -> None:
         since = self.status.since if self.status.state == state else self._clock()
-        self.status = ServerStatus(state, reason, since)
+        self.status = ServerStatus(state, reason, since, sign_in=sign_in)

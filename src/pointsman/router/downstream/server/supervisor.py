@@ -143,21 +143,20 @@ class Supervisor:
             self._server.restarts += 1
         self._attempted = True
         self._last_attempt = self._policy.monotonic()
-        limit_s, sign_in = self._server.timeouts.connect_s, False
+        limit_s = self._server.timeouts.connect_s
+        reason: str | ConnectionLostError
         try:
             async with asyncio.timeout(limit_s):
                 return await self._connect(self._server.notice)
         except TimeoutError:
             reason = not_ready(limit_s, self._downloader)
-        except SignInNeededError as error:
-            reason, sign_in = str(error), error.person
         except ConnectionLostError as error:
-            reason = str(error)
+            reason = error
         except Exception:
             # Whatever it is, only this server is affected, and it is retried.
             logger.exception("server %s could not be started", self._server.id)
             reason = "it could not be started; the gateway's log has the reason"
-        self._server.fail(reason, sign_in=sign_in)
+        self._server.fail(reason)
         self._count_failure()
         self.settled.set()
         return None
@@ -173,8 +172,11 @@ class Supervisor:
         self.settled.set()
         since = self._policy.monotonic()
         steady = asyncio.get_running_loop().call_later(STEADY_AFTER_S, self._reset_failures)
+        reason: str | SignInNeededError
         try:
             reason = await connection.ended()
+        except SignInNeededError as needed:
+            reason = needed
         finally:
             steady.cancel()
         self._server.detach(lease, reason)

@@ -18,6 +18,7 @@ from pointsman.router.downstream.connection import (
     ConnectionLostError,
     Introduction,
     OnNotification,
+    SignInNeededError,
 )
 from pointsman.router.downstream.talk.decoding import NO_RESULT, decode, decode_off_loop, error_in
 from pointsman.router.downstream.talk.handshake import UNCANCELLABLE
@@ -173,21 +174,26 @@ class Multiplexer:
     async def ended(self) -> str:
         return await asyncio.shield(self._over)
 
-    def lost(self, reason: str, not_sent: int | None = None) -> None:
+    def lost(self, reason: str | SignInNeededError, not_sent: int | None = None) -> None:
         """The stream is over: every call under way fails with `reason`. Only the first reason counts.
 
         `not_sent` is the number of a call that the server did not get.
         """
         if self._over.done():
             return
-        self._over.set_result(reason)
-        self._messages.close(reason)
+        why = str(reason)
+        if isinstance(reason, str):
+            self._over.set_result(reason)
+        else:
+            self._over.set_exception(reason)
+            self._over.exception()  # marked as retrieved: perhaps nobody waits for the end
+        self._messages.close(why)
         calls = [*self._pending.items()]
         self._pending.clear()
         for number, call in calls:
             if call.answer is not None and not call.answer.done():
-                lost = CallNotSentError if number == not_sent else ConnectionLostError
-                call.answer.set_exception(lost(reason))
+                not_processed = reason if isinstance(reason, SignInNeededError) else CallNotSentError(why)
+                call.answer.set_exception(not_processed if number == not_sent else ConnectionLostError(why))
 
     # ------------------------------------------------------------------ messages in
 
