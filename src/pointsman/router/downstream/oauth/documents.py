@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
 
@@ -22,6 +22,20 @@ OFFLINE_ACCESS = "offline_access"
 _MAX_HEADER = 8192
 _MAX_SCOPES = 200
 _SHOWN_CHARS = 120
+_MAX_QUERY = 50  # parameters that an authorization endpoint may have of its own
+# RFC 6749, 3.1: a parameter must not be sent twice, and which of two counts differs from server to server.
+_OURS = frozenset(
+    {
+        "response_type",
+        "client_id",
+        "redirect_uri",
+        "state",
+        "code_challenge",
+        "code_challenge_method",
+        "resource",
+        "scope",
+    }
+)
 # A parameter (name, and a quoted or plain value), or the scheme of those that follow.
 _PARAMETER = re.compile(
     r'(?<![A-Za-z0-9_-])([A-Za-z0-9_-]{1,40})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))'
@@ -192,7 +206,7 @@ def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServe
     methods = document.get("token_endpoint_auth_methods_supported")
     return AuthorizationServer(
         issuer,
-        _endpoint(document, "authorization_endpoint", reach),
+        _authorization_endpoint(document, reach),
         token_endpoint,
         _endpoint(document, "registration_endpoint", reach),
         _endpoint(document, "revocation_endpoint", reach),
@@ -228,6 +242,32 @@ def _endpoint(document: Json, name: str, reach: Reach) -> str | None:
     return str(given)
 
 
+def _authorization_endpoint(document: Json, reach: Reach) -> str | None:
+    name = "authorization_endpoint"
+    endpoint = _endpoint(document, name, reach)
+    if endpoint is None:
+        return None
+    names = _query_names(endpoint)
+    if names is None:
+        raise DocumentError(f"the `{name}` of its authorization server has more than {_MAX_QUERY} parameters")
+    if repeated := sorted(names & _OURS):
+        listed = ", ".join(f"`{one}`" for one in repeated)
+        raise DocumentError(
+            f"the `{name}` of its authorization server sets what the gateway itself must set ({listed}), so that it "
+            "would be sent twice; ask its operator"
+        )
+    return endpoint
+
+
+def _query_names(url: str) -> set[str] | None:
+    """The names of the parameters in a URL; None: there are too many."""
+    try:
+        given = parse_qsl(urlsplit(url).query, keep_blank_values=True, max_num_fields=_MAX_QUERY)
+    except ValueError:
+        return None
+    return {name for name, _ in given}
+
+
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(one for one in value if isinstance(one, str))[:_MAX_SCOPES] if isinstance(value, list) else ()
 
@@ -237,8 +277,10 @@ def _scopes(value: object) -> tuple[str, ...] | None:
 
 
 def authorization_url(endpoint: str, parameters: Sequence[tuple[str, str]]) -> str:
-    """The URL to show to a person: the endpoint as it is, with our parameters after its own."""
-    from urllib.parse import urlencode
+    """The URL to show to a person: the endpoint as it is, with our parameters after its own.
 
+    A parameter that the endpoint has itself, such as `prompt`, is not repeated.
+    """
+    own = _query_names(endpoint) or set()
     joint = "&" if urlsplit(endpoint).query else "?"
-    return f"{endpoint}{joint}{urlencode(parameters)}"
+    return f"{endpoint}{joint}{urlencode([one for one in parameters if one[0] not in own])}"
