@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BEGIN_S = 60.0  # for several documents and a registration
+LOGIN = "server/login"
+LOGOUT = "server/logout"
 _COMMAND = "pointsman cli"
 _ID_CHARS = 12
 _MAX_ANSWER = 16  # parameters of a redirect
 
 
-async def begin_sign_in(parts: Parts, server_id: str, redirect_uri: str, caller: Caller | None = None) -> Json:
+async def begin_sign_in(
+    parts: Parts, server_id: str, redirect_uri: str, caller: Caller | None = None, asked_by: str = _COMMAND
+) -> Json:
     """Return the URL at which the owner signs in, and the state that its answer has. Raises OwnerError.
 
     `caller`: whose account it is to be; None: the gateway's own.
@@ -42,9 +47,15 @@ async def begin_sign_in(parts: Parts, server_id: str, redirect_uri: str, caller:
     from pointsman.router.downstream.oauth.discovery import SignInError
 
     try:
-        url, state = await parts.server_sign_ins().begin(server_id, server, redirect_uri, holder)
+        async with asyncio.timeout(BEGIN_S):
+            url, state = await parts.server_sign_ins().begin(server_id, server, redirect_uri, holder)
     except SignInError as error:
+        _record(parts, LOGIN, server_id, holder, asked_by, refusal=error.audit_code)
         raise OwnerError("sign_in", f"Server `{server_id}`: {error}") from None
+    except TimeoutError:
+        _record(parts, LOGIN, server_id, holder, asked_by, refusal="timeout")
+        text = f"The authorization server of `{server_id}` did not answer within {BEGIN_S:g} s. Try again later."
+        raise OwnerError("timeout", text) from None
     except StateAwayError as error:
         raise OwnerError("state", f"The sign-in cannot be kept: {error}") from None
     return {"url": url, "state": state, "server": server_id, "host": urlsplit(url).netloc}
@@ -52,21 +63,21 @@ async def begin_sign_in(parts: Parts, server_id: str, redirect_uri: str, caller:
 
 async def finish_sign_in(parts: Parts, state: str, answer: Mapping[str, str], asked_by: str = _COMMAND) -> Json:
     """Use what the browser brought back, and start the server anew with it. Raises OwnerError."""
-    pending = await _finish(parts, state, answer)
+    pending = await _finish(parts, state, answer, asked_by)
+    _record(parts, LOGIN, pending.server, pending.holder, asked_by)
     if pending.holder != GATEWAY:
         parts.server_sign_ins().links.signed_in(pending.server, pending.holder)
-        _record(parts, "server/login", pending.server, pending.holder, asked_by)
         return {"id": pending.server, "state": "running", "reason": ""}
-    parts.audit.record_change("server/login", f"servers.{pending.server}", client=asked_by, server_id=pending.server)
     return await restart_everywhere(parts, pending.server, asked_by)
 
 
-async def _finish(parts: Parts, state: str, answer: Mapping[str, str]) -> Pending:
+async def _finish(parts: Parts, state: str, answer: Mapping[str, str], asked_by: str) -> Pending:
     from pointsman.router.downstream.oauth.discovery import SignInError
 
     try:
         return await parts.server_sign_ins().finish(state, answer, parts.current.config.servers.get)
     except SignInError as error:
+        _record(parts, LOGIN, error.server, error.holder, asked_by, refusal=error.audit_code)
         raise OwnerError("sign_in", f"Not signed in: {error}") from None
     except StateAwayError as error:
         raise OwnerError("state", f"Not signed in: {error}") from None
@@ -82,7 +93,7 @@ async def end_sign_in(parts: Parts, server_id: str, asked_by: str = _COMMAND) ->
     if not existed:
         require_server(parts, server_id)
         return {"server": server_id, "existed": False}
-    parts.audit.record_change("server/logout", f"servers.{server_id}", client=asked_by, server_id=server_id)
+    _record(parts, LOGOUT, server_id, GATEWAY, asked_by)
     if server is not None and server.enabled:
         await restart_everywhere(parts, server_id, asked_by)
     return {"server": server_id, "existed": True}
@@ -170,7 +181,7 @@ async def end_credential(parts: Parts, server_id: str, credential_id: str, asked
         await parts.server_sign_ins().forget(server_id, config.servers.get(server_id), credential.holder)
     except StateAwayError as error:
         raise OwnerError("state", f"The account STILL WORKS: {error}") from None
-    _record(parts, "server/logout", server_id, credential.holder, asked_by)
+    _record(parts, LOGOUT, server_id, credential.holder, asked_by)
     return _described(config, credential)
 
 
@@ -219,25 +230,27 @@ def _holder_of(parts: Parts, server_id: str, server: Server, caller: Caller) -> 
     return holder_of(parts.current.config, caller)
 
 
-def _record(parts: Parts, method: str, server_id: str, key: str, asked_by: str) -> None:
-    holder = Holder.parse(key)
+def _record(
+    parts: Parts, method: str, server_id: str | None, key: str, asked_by: str, *, refusal: str | None = None
+) -> None:
+    """Write a row. `refusal`: why nothing was done."""
+    holder = Holder.parse(key) if key != GATEWAY else None
     parts.audit.record_change(
         method,
-        f"servers.{server_id}",
+        f"servers.{server_id}" if refusal is None else refusal,
         client=asked_by,
         server_id=server_id,
-        project_id=holder.project_id,
-        token_id=holder.person,
+        project_id=holder.project_id if holder is not None else None,
+        token_id=holder.person if holder is not None else None,
+        ending="ok" if refusal is None else "denied",
+        source="" if refusal is None else method,
     )
 
 
 def sign_in_operations(parts: Parts) -> dict[str, Operation]:
     return {
-        "begin_sign_in": lambda given: limited(
-            begin_sign_in(
-                parts, read_text(given, "server"), _loopback(read_text(given, "redirectUri")), _caller_in(given)
-            ),
-            BEGIN_S,
+        "begin_sign_in": lambda given: begin_sign_in(
+            parts, read_text(given, "server"), _loopback(read_text(given, "redirectUri")), _caller_in(given)
         ),
         "credentials": lambda given: credentials(parts, read_text(given, "server")),
         "unused_credentials": lambda _: unused_credentials(parts),

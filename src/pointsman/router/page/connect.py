@@ -250,7 +250,7 @@ class ConnectApp:
             async with asyncio.timeout(BEGIN_S):
                 return await work
         except SignInError as error:
-            raise ConnectError(f"Nothing was connected. {error}", "sign_in_failed", 409, link) from None
+            raise ConnectError(f"Nothing was connected. {error}", error.audit_code, 409, link) from None
         except TimeoutError:
             text = "The authorization server did not answer in time. Make the call again."
             raise ConnectError(text, "timeout", 409, link) from None

@@ -8,11 +8,13 @@ from msgspec import Struct
 
 from pointsman.router.auth.fetch import FetchError, Reach, fetch_json
 from pointsman.router.downstream.oauth.documents import (
+    FAILED,
     AuthorizationServer,
     Challenge,
     DocumentError,
     ProtectedResource,
     canonical_resource,
+    fetch_code,
     origin_of,
     read_challenge,
     read_resource,
@@ -25,7 +27,16 @@ _PROBE = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 class SignInError(Exception):
-    """A sign-in cannot go on. `str(error)` says why and what to do, for the person who signs in."""
+    """A sign-in cannot go on. `str(error)` says why and what to do, for the person who signs in.
+
+    `audit_code` is why, for the audit; `server` and `holder` say whose sign-in it was, once that is known.
+    """
+
+    def __init__(self, message: str, audit_code: str = FAILED) -> None:
+        super().__init__(message)
+        self.audit_code = audit_code
+        self.server: str | None = None
+        self.holder = ""
 
 
 class Discovered(Struct, frozen=True):
@@ -66,7 +77,8 @@ async def _resource(url: str, challenge: Challenge, reach: Reach) -> ProtectedRe
             answer = await fetch_json(place, reach)
         except FetchError as error:
             if named:
-                raise SignInError(f"Its metadata for sign-in cannot be read: {error}.") from None
+                text = f"Its metadata for sign-in cannot be read: {error}."
+                raise SignInError(text, fetch_code(error)) from None
             continue
         if answer.status >= 500 or answer.status == 429:
             raise SignInError(f"Its metadata for sign-in cannot be read now (HTTP {answer.status}). Try again later.")
@@ -75,23 +87,23 @@ async def _resource(url: str, challenge: Challenge, reach: Reach) -> ProtectedRe
         try:
             return read_resource(answer.document, url)
         except DocumentError as error:
-            raise SignInError(f"It cannot be signed in to: {error}.") from None
+            raise SignInError(f"It cannot be signed in to: {error}.", error.code) from None
     return None
 
 
 async def find_server(issuer: str, reach: Reach) -> AuthorizationServer:
     """The metadata of an authorization server. Raises SignInError."""
-    reason = "it has no metadata"
+    reason, code = "it has no metadata", FAILED
     for place in server_metadata_urls(issuer):
         try:
             answer = await fetch_json(place, reach)
         except FetchError as error:
-            reason = str(error)
+            reason, code = str(error), fetch_code(error)
             continue
         if answer.status != 200:
             continue
         try:
             return read_server(answer.document, issuer, reach)
         except DocumentError as error:
-            raise SignInError(f"It cannot be signed in to: {error}.") from None
-    raise SignInError(f"Its authorization server cannot be used: {reason}.")
+            raise SignInError(f"It cannot be signed in to: {error}.", error.code) from None
+    raise SignInError(f"Its authorization server cannot be used: {reason}.", code)

@@ -13,12 +13,17 @@ from msgspec import Struct
 
 from pointsman.core.escape import escaped
 from pointsman.core.model import Json
-from pointsman.router.auth.fetch import FetchError, Reach, checked_url
+from pointsman.router.auth.fetch import AddressRefusedError, FetchError, Reach, checked_url
 
 PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource"
 AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 OFFLINE_ACCESS = "offline_access"
+# Why a sign-in ended, for the audit.
+FAILED = "sign_in_failed"
+ADDRESS_REFUSED = "address_refused"
+OTHER_ISSUER = "other_issuer"
+OTHER_RESOURCE = "other_resource"
 _MAX_HEADER = 8192
 _MAX_SCOPES = 200
 _SHOWN_CHARS = 120
@@ -45,7 +50,11 @@ _SCOPE = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]{1,256}")
 
 
 class DocumentError(Exception):
-    """A document cannot be used. `str(error)` says why, for people."""
+    """A document cannot be used. `str(error)` says why, for people; `code` is in the audit."""
+
+    def __init__(self, message: str, code: str = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Challenge(Struct, frozen=True):
@@ -185,7 +194,8 @@ def read_resource(document: Json, url: str) -> ProtectedResource:
     if not isinstance(resource, str) or not covers(resource, url):
         raise DocumentError(
             f"its metadata names another resource than its URL ({_shown(resource)}); set `url` to that address if it "
-            "is the server's own, or ask its operator"
+            "is the server's own, or ask its operator",
+            OTHER_RESOURCE,
         )
     servers = _texts(document.get("authorization_servers"))
     if not servers:
@@ -198,7 +208,8 @@ def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServe
     if document.get("issuer") != issuer:
         raise DocumentError(
             f"the metadata of its authorization server names another issuer ({_shown(document.get('issuer'))}, not "
-            f"{_shown(issuer)}); if that is the right one, set `oauth.issuer` to it, or ask the server's operator"
+            f"{_shown(issuer)}); if that is the right one, set `oauth.issuer` to it, or ask the server's operator",
+            OTHER_ISSUER,
         )
     token_endpoint = _endpoint(document, "token_endpoint", reach)
     if token_endpoint is None:
@@ -219,6 +230,11 @@ def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServe
     )
 
 
+def fetch_code(error: FetchError) -> str:
+    """The code of a fetch that failed, for the audit."""
+    return ADDRESS_REFUSED if isinstance(error, AddressRefusedError) else FAILED
+
+
 def _shown(value: object) -> str:
     """What a stranger named, short and without characters that a terminal obeys."""
     if not isinstance(value, str):
@@ -235,7 +251,8 @@ def _endpoint(document: Json, name: str, reach: Reach) -> str | None:
         url = checked_url(given if isinstance(given, str) else "", reach)
     except FetchError as error:
         raise DocumentError(
-            f"the `{name}` of its authorization server ({_shown(given)}) cannot be used: {error}; ask its operator"
+            f"the `{name}` of its authorization server ({_shown(given)}) cannot be used: {error}; ask its operator",
+            fetch_code(error),
         ) from None
     if url.fragment:
         raise DocumentError(f"the `{name}` of its authorization server has a fragment")

@@ -13,7 +13,7 @@ from msgspec import Struct
 from pointsman.core.model import Json
 from pointsman.router.auth.fetch import Answer, FetchError, Reach, fetch_json, is_loopback_host
 from pointsman.router.downstream.oauth.discovery import SignInError
-from pointsman.router.downstream.oauth.documents import AuthorizationServer, scopes_in
+from pointsman.router.downstream.oauth.documents import AuthorizationServer, fetch_code, scopes_in
 
 TOKEN_S = 10.0  # for one request to a token endpoint, which may write to a database
 CLIENT_NAME = "Pointsman"
@@ -176,13 +176,13 @@ async def _post(
             endpoint, reach, method="POST", form=form, body=body, headers=headers, timeout_s=TOKEN_S
         )
     except FetchError as error:
-        raise SignInError(f"Its authorization server cannot be used: {error}.") from None
+        raise SignInError(f"Its authorization server cannot be used: {error}.", fetch_code(error)) from None
 
 
 def _read_tokens(document: Json) -> Tokens:
     access, kind, renewal = document.get("access_token"), document.get("token_type"), document.get("refresh_token")
     if isinstance(kind, str) and kind.lower() == "dpop":
-        raise SignInError(_BOUND)
+        raise SignInError(_BOUND, "key_bound_token")
     if not _is_token(access) or not isinstance(kind, str) or kind.lower() != "bearer":
         raise SignInError("Its authorization server gave no bearer token. Ask its operator for one.")
     scope = document.get("scope")
