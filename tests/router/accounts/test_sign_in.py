@@ -240,6 +240,17 @@ async def test_headers_of_single_callers_are_used_for_them_only(at: Office) -> N
     assert len(at.vault.calls) == 2
 
 
+@pytest.mark.parametrize("name", ["phone", "@sso/eve"])
+async def test_headers_of_a_caller_that_are_refused_are_named(at: Office, name: str) -> None:
+    async with at.caller(secret_of(name) if name == "phone" else at.jwt("eve")) as client:
+        error = ((await client.execute("vault:echo")).structured_content or {})["error"]
+    assert error["code"] == "server_unavailable"
+    assert f"the credential of `{name}` (HTTP 401): check `servers.vault.caller_headers.{name}`" in error["message"]
+    assert "The call did not run. Ask the operator" in error["message"]
+    assert "oauth" not in error["message"]
+    assert "later" not in error["message"]
+
+
 async def test_a_server_that_refuses_every_token_is_not_asked_for_ever(at: Office) -> None:
     asked: list[str] = []
     at.tracker.refuses.add("ada")

@@ -48,6 +48,10 @@ class ScopeNeededError(ConnectionLostError):
     """The server refused the request before it ran: the sign-in does not give the rights that it needs."""
 
 
+class CredentialRefusedError(ConnectionLostError):
+    """The server refused the request before it ran: it does not accept the headers that the operator has set."""
+
+
 class Authorizer(Protocol):
     """Adds the gateway's or a caller's token to the requests to one server."""
 

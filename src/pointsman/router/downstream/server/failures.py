@@ -14,6 +14,7 @@ from pointsman.core.errors import (
 from pointsman.router.downstream.connection import (
     BudgetExceededError,
     CallNotSentError,
+    CredentialRefusedError,
     ScopeNeededError,
     SignInNeededError,
 )
@@ -41,7 +42,7 @@ def as_gateway_error(
             return SignInRequiredError(server_id, str(error), refused=error.refused)
         case CallNotSentError():
             return NotSentError(server_id, str(error), spent_s, _step_for(error))
-        case ScopeNeededError():
+        case ScopeNeededError() | CredentialRefusedError():
             return ServerUnavailableError(server_id, str(error), NOT_RUN)
     return ServerUnavailableError(server_id, str(error), advice)
 
