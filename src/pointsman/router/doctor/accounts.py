@@ -24,5 +24,7 @@ async def check_accounts(inspected: Inspected) -> list[Finding]:
 def _finding(one: dict[str, object]) -> Finding:
     if not one["exists"]:
         return Finding(_CHECK, "note", f"Server `{one['server']}` was removed; {one['text']}.")
+    if one.get("ended"):
+        return Finding(_CHECK, "note", f"Server `{one['server']}`: {one['text']}.")
     why = "has no `credentials: per-caller` and `oauth` any more, so all callers use one account there"
     return Finding(_CHECK, "problem", f"Server `{one['server']}` {why}; {one['text']}, or put the keys back.")
