@@ -225,13 +225,16 @@ class SignInRequiredError(GatewayError):
 
     code = "sign_in_required"
 
-    def __init__(self, server_id: str, reason: str, advice: str = "", *, refused: bool = False) -> None:
-        """`refused`: the server does not accept a sign-in that is new."""
+    def __init__(
+        self, server_id: str, reason: str, advice: str = "", *, refused: bool = False, lacks: str = ""
+    ) -> None:
+        """`refused`: the server does not accept a sign-in that is new. `lacks`: scopes that the account has not."""
         step = advice or "Call one of its tools to get a link at which the person signs in."
         super().__init__(f"Server `{server_id}` was not used: {reason}. {step}")
         self.server_id = server_id
         self.reason = reason
         self.refused = refused
+        self.lacks = lacks
 
 
 class SkillMismatchError(GatewayError):

@@ -264,6 +264,31 @@ async def test_a_server_that_refuses_every_token_is_not_asked_for_ever(at: Offic
     assert at.tracker.calls == []
 
 
+async def test_an_account_that_lacks_scopes_is_told_which(at: Office) -> None:
+    asked: list[str] = []
+    async with at.browser("ada") as browser, at.caller(at.jwt("ada"), elicited=opens(browser, asked)) as caller:
+        await caller.text("tracker:echo", n=1)
+        at.tracker.needed_scopes = {"echo": "notes:`write`<b>"}
+        try:
+            async with at.caller(at.jwt("ada")) as plain:
+                error = ((await plain.execute("tracker:echo")).structured_content or {})["error"]
+            link = LINK.search(error["message"])
+            assert link is not None, error
+            page = await browser.open(link[0])
+            await caller.text("tracker:echo", n=2)
+        finally:
+            at.tracker.needed_scopes = {}
+    assert error["code"] == "sign_in_required"
+    assert (
+        "own account lacks scopes that this call needs (notes:'write'<b>), so it needs a new sign-in"
+        in error["message"]
+    )
+    assert "lacks scopes that the call needs: <strong>notes:&#39;write&#39;&lt;b&gt;</strong>" in page.text
+    assert len(asked) == 2
+    assert "notes:`write`<b>" in at.tracker.asked["authorize"][-1]["scope"].split()
+    assert at.tracker.accounts_for(n=2) == ["ada", "ada"]  # refused, and then with the scope
+
+
 async def test_the_owner_signs_in_for_a_token_by_the_command(at: Office) -> None:
     begun = await at.ask("begin_sign_in", server="tracker", redirectUri=LOOPBACK, token="laptop")
     async with at.browser("ada") as browser:

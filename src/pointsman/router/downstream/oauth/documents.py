@@ -27,6 +27,7 @@ OTHER_RESOURCE = "other_resource"
 _MAX_HEADER = 8192
 _MAX_SCOPES = 200
 _SHOWN_CHARS = 120
+_SHOWN_SCOPES = 200
 _MAX_QUERY = 50  # parameters that an authorization endpoint may have of its own
 # RFC 6749, 3.1: a parameter must not be sent twice, and which of two counts differs from server to server.
 _OURS = frozenset(
@@ -109,6 +110,17 @@ def read_challenge(header: str | None) -> Challenge:
 def scopes_in(text: str) -> tuple[str, ...]:
     """The scopes in a text with spaces between them, without what is none and without repetitions."""
     return tuple(dict.fromkeys(part for part in text.split(" ") if _SCOPE.fullmatch(part)))[:_MAX_SCOPES]
+
+
+def lacking(wanted: str, granted: str) -> str:
+    """The scopes of the first text that the second does not have."""
+    known = scopes_in(granted)
+    return " ".join(one for one in scopes_in(wanted) if one not in known)
+
+
+def shown_scopes(text: str) -> str:
+    """Scopes that a server has named, for people and models: short, and without what could end a quotation."""
+    return escaped(text[:_SHOWN_SCOPES]).replace("`", "'")
 
 
 def union(*scopes: str | None) -> str:

@@ -39,7 +39,7 @@ def as_gateway_error(
         case BudgetExceededError():
             return ServerUnavailableError(server_id, str(error), "Ask it for less, or use another tool.")
         case SignInNeededError() if own:
-            return SignInRequiredError(server_id, str(error), refused=error.refused)
+            return SignInRequiredError(server_id, str(error), refused=error.refused, lacks=error.lacks)
         case CallNotSentError():
             return NotSentError(server_id, str(error), spent_s, _step_for(error))
         case ScopeNeededError() | CredentialRefusedError():
