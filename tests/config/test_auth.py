@@ -132,6 +132,33 @@ def test_an_issuer_without_rules_is_pointed_out(tmp_path: Path) -> None:
     assert not advice(loaded(tmp_path, {**BASE, "auth": {"issuer": ISSUER, "claims": {"staff": RULE}}}))
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("laptop", None),
+        ("@sso/alice", None),
+        ("@grant/0011", None),
+        ("laptp", "no token is called `laptp`, so these headers are never used. Did you mean `laptop`?"),
+        ("zzz", "no token is called `zzz`, so these headers are never used."),
+        ("@corp/alice", "`auth` has no issuer `corp`, so these headers are never used."),
+    ],
+)
+def test_headers_for_a_caller_that_cannot_exist_are_pointed_out(tmp_path: Path, name: str, said: str | None) -> None:
+    vault = {
+        "url": "https://vault.example/mcp",
+        "credentials": "per-caller",
+        "caller_headers": {name: {"Authorization": "Bearer x"}},
+    }
+    data = {
+        **BASE,
+        "servers": {**BASE["servers"], "vault": vault},
+        "tokens": {"laptop": {"sha256": "0" * 64}},
+        "auth": {"issuer": ISSUER, "claims": {"staff": RULE}},
+    }
+    expected = () if said is None else (f"`servers.vault.caller_headers.{name}`: {said}",)
+    assert advice(loaded(tmp_path, data)) == expected
+
+
 def test_config_show_has_no_reason_to_hide_anything_of_it(tmp_path: Path) -> None:
     shown = mask_config(loaded(tmp_path, {**BASE, "auth": {"issuer": ISSUER, "claims": {"staff": RULE}}}))
     assert shown["auth"][0]["issuer"] == ISSUER

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 8 * 1_048_576
 
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_GRANT = "grant"  # `@grant/ID` is a client that signed in at the gateway itself
 _READ_BY_ALL = frozenset({"listen", "projects", "tokens", "unassigned"})
 _RESERVED_PROJECT = "UNASSIGNED_PROJECT_ID"  # in a request, the word for "no project"
 
@@ -167,7 +168,13 @@ def read_text(path: Path) -> str:
 
 def advice(config: GatewayConfig) -> tuple[str, ...]:
     """Warnings about what is valid but hardly intended, each with its keys and the next step."""
-    return (*_state_advice(config), *_cloud_advice(config), *_confirm_advice(config), *_auth_advice(config))
+    return (
+        *_state_advice(config),
+        *_cloud_advice(config),
+        *_confirm_advice(config),
+        *_auth_advice(config),
+        *_caller_advice(config),
+    )
 
 
 def _auth_advice(config: GatewayConfig) -> tuple[str, ...]:
@@ -176,6 +183,30 @@ def _auth_advice(config: GatewayConfig) -> tuple[str, ...]:
         for one in config.auth
         if not one.claims
     )
+
+
+def _caller_advice(config: GatewayConfig) -> tuple[str, ...]:
+    """Headers for a caller that cannot exist are never used."""
+    return tuple(
+        f"`servers.{server_id}.caller_headers.{name}`: {reason}"
+        for server_id, server in config.servers.items()
+        for name in server.caller_headers
+        if (reason := _unknown_caller(config, name))
+    )
+
+
+def _unknown_caller(config: GatewayConfig, name: str) -> str:
+    """Why no caller has this name; empty: one may have it."""
+    if not name.startswith("@"):
+        if name in config.tokens:
+            return ""
+        near = closest(name, config.tokens)
+        hint = f" Did you mean `{near}`?" if near else ""
+        return f"no token is called `{name}`, so these headers are never used.{hint}"
+    issuer = name[1:].partition("/")[0]
+    if issuer in (_GRANT, *(one.name for one in config.auth)):
+        return ""
+    return f"`auth` has no issuer `{issuer}`, so these headers are never used."
 
 
 def _state_advice(config: GatewayConfig) -> tuple[str, ...]:

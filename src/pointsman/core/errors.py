@@ -205,8 +205,8 @@ class ConfirmationRefusedError(GatewayError):
 
 class QuestionRefusedError(GatewayError):
     """The server wanted to ask the user something that it may not ask: anything at all with
-    [`questions: false`](configuration.md#serversid), or a visit to a URL without https. The user saw nothing of it. Next:
-    check whether the call had an effect; the operator decides what the server may ask."""
+    [`questions: false`](configuration.md#serversid), or a visit to a URL without https. The user saw nothing of it.
+    Next: check whether the call had an effect; the operator decides what the server may ask."""
 
     code = "question_refused"
 
@@ -225,13 +225,16 @@ class SignInRequiredError(GatewayError):
 
     code = "sign_in_required"
 
-    def __init__(self, server_id: str, reason: str, advice: str = "", *, refused: bool = False) -> None:
-        """`refused`: the server does not accept a sign-in that is new."""
+    def __init__(
+        self, server_id: str, reason: str, advice: str = "", *, refused: bool = False, lacks: str = ""
+    ) -> None:
+        """`refused`: the server does not accept a sign-in that is new. `lacks`: scopes that the account has not."""
         step = advice or "Call one of its tools to get a link at which the person signs in."
         super().__init__(f"Server `{server_id}` was not used: {reason}. {step}")
         self.server_id = server_id
         self.reason = reason
         self.refused = refused
+        self.lacks = lacks
 
 
 class SkillMismatchError(GatewayError):

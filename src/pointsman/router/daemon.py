@@ -50,7 +50,7 @@ from pointsman.router.owner.operations import OWNER, page_link, summary
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.pins import pin_operations
 from pointsman.router.owner.replicas import channel_operations
-from pointsman.router.owner.server_sign_ins import sign_in_operations, warn_of_unused
+from pointsman.router.owner.server_sign_ins import end_accounts_of, sign_in_operations, warn_of_unused
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import (
@@ -171,6 +171,9 @@ class Daemon:
         self._authorization = await stack.enter_async_context(opening)
         if self._authorization is not None:
             self._authorization.revoked = self._signed_out
+            self._authorization.ended = lambda person: self._tasks.spawn(
+                end_accounts_of(person, self._server_sign_ins, self._current, self._audit)
+            )
             self._access.add_own_server(self._authorization, self._current.config)
             self._catalog.identities_changed()
         self._build_front(keys)

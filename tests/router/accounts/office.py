@@ -218,6 +218,8 @@ def _config(tracker: AccountMcp, board: AccountMcp, vault: AccountMcp, issuer: J
                 "caller_headers": {
                     "laptop": {"Authorization": "Bearer of-laptop"},
                     "@sso/ada": {"Authorization": "Bearer of-ada"},
+                    "phone": {"Authorization": "Bearer revoked"},
+                    "@sso/eve": {"Authorization": "Bearer revoked"},
                 },
             },
         },

@@ -259,6 +259,17 @@ async def test_headers_of_single_callers_are_used_for_them_only(at: Office) -> N
     assert len(at.vault.calls) == 2
 
 
+@pytest.mark.parametrize("name", ["phone", "@sso/eve"])
+async def test_headers_of_a_caller_that_are_refused_are_named(at: Office, name: str) -> None:
+    async with at.caller(secret_of(name) if name == "phone" else at.jwt("eve")) as client:
+        error = ((await client.execute("vault:echo")).structured_content or {})["error"]
+    assert error["code"] == "server_unavailable"
+    assert f"the credential of `{name}` (HTTP 401): check `servers.vault.caller_headers.{name}`" in error["message"]
+    assert "The call did not run. Ask the operator" in error["message"]
+    assert "oauth" not in error["message"]
+    assert "later" not in error["message"]
+
+
 async def test_a_server_that_refuses_every_token_is_not_asked_for_ever(at: Office) -> None:
     asked: list[str] = []
     at.tracker.refuses.add("ada")
@@ -293,6 +304,31 @@ async def test_an_account_that_has_ended_needs_its_person_and_the_gateways_own_o
             assert "link" not in error["message"]
         finally:
             await at.login("tracker")
+
+
+async def test_an_account_that_lacks_scopes_is_told_which(at: Office) -> None:
+    asked: list[str] = []
+    async with at.browser("ada") as browser, at.caller(at.jwt("ada"), elicited=opens(browser, asked)) as caller:
+        await caller.text("tracker:echo", n=1)
+        at.tracker.needed_scopes = {"echo": "notes:`write`<b>"}
+        try:
+            async with at.caller(at.jwt("ada")) as plain:
+                error = ((await plain.execute("tracker:echo")).structured_content or {})["error"]
+            link = LINK.search(error["message"])
+            assert link is not None, error
+            page = await browser.open(link[0])
+            await caller.text("tracker:echo", n=2)
+        finally:
+            at.tracker.needed_scopes = {}
+    assert error["code"] == "sign_in_required"
+    assert (
+        "own account lacks scopes that this call needs (notes:'write'<b>), so it needs a new sign-in"
+        in error["message"]
+    )
+    assert "lacks scopes that the call needs: <strong>notes:&#39;write&#39;&lt;b&gt;</strong>" in page.text
+    assert len(asked) == 2
+    assert "notes:`write`<b>" in at.tracker.asked["authorize"][-1]["scope"].split()
+    assert at.tracker.accounts_for(n=2) == ["ada", "ada"]  # refused, and then with the scope
 
 
 async def test_the_owner_signs_in_for_a_token_by_the_command(at: Office) -> None:

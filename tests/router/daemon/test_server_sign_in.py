@@ -13,16 +13,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from aiohttp import web
 
 from pointsman.config.loader import load
-from pointsman.router.owner.client import ask
+from pointsman.router.owner.client import OperationError, ask
 from tests.gateway_process import gateway_process
 from tests.router.cli.commands import run
 from tests.router.conftest import audit_rows
 from tests.router.downstream.http_parts import until
 from tests.router.page.owner import Owner, owner_of
 from tests.server_login import server_login
-from tests.servers.oauth_mcp import OAuthMcp, serving_oauth, signed_in_at
+from tests.servers.oauth_mcp import PKCE, OAuthMcp, serving_oauth, signed_in_at
 
 PUBLIC = "https://gateway.example"
 
@@ -171,6 +172,8 @@ async def test_the_page_signs_in(signed_out: Office) -> None:
     async with httpx2.AsyncClient(trust_env=False) as stranger:  # another browser, which has no cookie
         refused = await stranger.get(f"{owner.gateway.base_url}/page/signed-in", params=answer)
     assert refused.status_code == 403
+    rows = await audit_rows(owner.gateway.state_dir, "--kind", "change", "--outcome", "denied")
+    assert (rows[-1]["method"], rows[-1]["code"]) == ("server/login", "other_browser")
     assert (await signed_out.state())["state"] == "needs sign-in"
     done = await owner.http.get(f"{owner.gateway.base_url}/page/signed-in", params=answer)
     assert done.status_code == 200
@@ -178,6 +181,68 @@ async def test_the_page_signs_in(signed_out: Office) -> None:
     assert (await signed_out.state())["state"] == "running"
     again = await owner.http.get(f"{owner.gateway.base_url}/page/signed-in", params=answer)
     assert again.status_code == 403
+
+
+async def key_bound(given: dict[str, Any]) -> web.Response:
+    return web.json_response({"access_token": "a", "token_type": "DPoP"})
+
+
+@pytest.mark.parametrize(
+    ("switches", "code"),
+    [
+        ({"answer_iss": "https://attacker.example"}, "other_issuer"),
+        ({"server_metadata": {"authorization_response_iss_parameter_supported": True}}, "other_issuer"),
+        ({"server_metadata": {"issuer": "https://honest.example"}}, "other_issuer"),
+        ({"server_metadata": {"token_endpoint": "https://10.0.0.1/token"}}, "address_refused"),
+        ({"server_metadata": {"token_endpoint": "file:///etc/passwd"}}, "address_refused"),
+        ({"named_issuer": "https://169.254.169.254"}, "address_refused"),
+        ({"resource_metadata": "https://169.254.169.254/latest"}, "address_refused"),
+        ({"resource": "https://bank.example/mcp"}, "other_resource"),
+        ({"server_metadata": {PKCE: None}}, "no_pkce"),
+        ({"token_answer": key_bound}, "key_bound_token"),
+        ({"answer_error": "access_denied"}, "access_denied"),
+        ({"answer_error": "<script>"}, "sign_in_failed"),
+    ],
+)
+async def test_a_refused_sign_in_has_a_row_by_either_way(
+    signed_out: Office, switches: dict[str, Any], code: str
+) -> None:
+    before = [(switch, getattr(signed_out.server, switch)) for switch in switches]
+    for switch, value in switches.items():
+        setattr(signed_out.server, switch, value)
+    try:
+        await refused_by_command(signed_out)
+        await refused_on_page(signed_out)
+    finally:
+        for switch, value in before:
+            setattr(signed_out.server, switch, value)
+    rows = await audit_rows(signed_out.owner.gateway.state_dir, "--kind", "change", "--outcome", "denied")
+    found = [(row["method"], row["code"], row["serverId"], row["client"]) for row in rows[-2:]]
+    assert found == [("server/login", code, "tracker", client) for client in ("pointsman cli", "page")]
+
+
+async def refused_by_command(office: Office) -> None:
+    """What the command asks the gateway, without its process."""
+    with pytest.raises(OperationError):
+        await sign_in(office.owner.gateway.state_dir)
+
+
+async def sign_in(state_dir: Path) -> None:
+    returns = "http://127.0.0.1:1/callback"
+    begun = await asyncio.to_thread(ask, state_dir, "begin_sign_in", server="tracker", redirectUri=returns)
+    answer = await signed_in_at(begun["url"])
+    state = answer.pop("state")
+    await asyncio.to_thread(ask, state_dir, "finish_sign_in", state=state, answer=answer)
+
+
+async def refused_on_page(office: Office) -> None:
+    shown = await office.owner.post("/page/servers/tracker/login")
+    link = re.search(r'href="(http[^"]+/authorize[^"]+)"', shown.text)
+    if link is None:
+        return
+    answer = await signed_in_at(unescape(link[1]))
+    done = await office.owner.http.get(f"{office.owner.gateway.base_url}/page/signed-in", params=answer)
+    assert done.status_code == 403
 
 
 async def test_the_client_document_is_at_the_public_url(office: Office) -> None:

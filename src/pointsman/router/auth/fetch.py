@@ -42,7 +42,11 @@ class FetchError(Exception):
     """No document. `str(error)` says why, for people, and names no address."""
 
 
-class InsideNetworkError(FetchError):
+class AddressRefusedError(FetchError):
+    """The address may not be fetched: nothing was sent."""
+
+
+class InsideNetworkError(AddressRefusedError):
     """The host is inside a network, and the configuration does not name it."""
 
 
@@ -110,24 +114,24 @@ async def fetch_json(
 
 
 def checked_url(url: str, reach: Reach = PUBLIC) -> URL:
-    """Parse a URL that others name. Raises FetchError: it may not be fetched."""
+    """Parse a URL that others name. Raises AddressRefusedError: it may not be fetched."""
     if len(url) > _MAX_URL:
-        raise FetchError(f"its URL has more than {_MAX_URL} characters")
+        raise AddressRefusedError(f"its URL has more than {_MAX_URL} characters")
     if any(ord(char) <= 32 or ord(char) == 127 or char == "\\" for char in url):
-        raise FetchError("its URL holds characters that no URL has")
+        raise AddressRefusedError("its URL holds characters that no URL has")
     try:
         parsed = URL(url)
         host, port = parsed.host, parsed.port
     except ValueError:
-        raise FetchError("its URL is not valid") from None
+        raise AddressRefusedError("its URL is not valid") from None
     if not host or not port or parsed.scheme not in ("http", "https"):
-        raise FetchError("its URL is not an https URL")
+        raise AddressRefusedError("its URL is not an https URL")
     if parsed.user is not None or parsed.password is not None:
-        raise FetchError("its URL holds a user name or password")
+        raise AddressRefusedError("its URL holds a user name or password")
     if parsed.scheme == "http" and not (reach.loopback and is_loopback_host(host)):
-        raise FetchError("its URL is not an https URL")
+        raise AddressRefusedError("its URL is not an https URL")
     if _is_odd_number(host):
-        raise FetchError("its host is a number that is not an IP address in the usual form")
+        raise AddressRefusedError("its host is a number that is not an IP address in the usual form")
     return parsed
 
 

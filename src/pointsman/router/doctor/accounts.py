@@ -25,6 +25,8 @@ async def check_accounts(inspected: Inspected) -> list[Finding]:
 def _finding(one: Json) -> Finding:
     if not one["exists"]:
         return Finding(_CHECK, "note", f"Server `{one['server']}` was removed; {one['text']}.")
+    if one.get("ended"):
+        return Finding(_CHECK, "note", f"Server `{one['server']}`: {one['text']}.")
     missing: list[str] = one.get("missing") or ["credentials: per-caller"]  # one before an upgrade does not name them
     named = " and ".join(f"`{key}`" for key in missing)
     then = "its callers use headers of their own" if missing == ["oauth"] else "all callers use one account there"

@@ -35,17 +35,22 @@ class SignInNeededError(CallNotSentError):
     """The server refused the request without looking at it: a person has to sign in first.
 
     `person` is false where the gateway signs in by itself, and was refused. `refused`: it refuses a token that is new,
-    so that another sign-in would not help.
+    so that another sign-in would not help. `lacks`: scopes that the account does not have.
     """
 
-    def __init__(self, reason: str, *, person: bool = True, refused: bool = False) -> None:
+    def __init__(self, reason: str, *, person: bool = True, refused: bool = False, lacks: str = "") -> None:
         super().__init__(reason)
         self.person = person
         self.refused = refused
+        self.lacks = lacks
 
 
 class ScopeNeededError(ConnectionLostError):
     """The server refused the request before it ran: the sign-in does not give the rights that it needs."""
+
+
+class CredentialRefusedError(ConnectionLostError):
+    """The server refused the request before it ran: it does not accept the headers that the operator has set."""
 
 
 class Authorizer(Protocol):

@@ -68,7 +68,7 @@ class CallerSignIns:
                     "Another sign-in would not help. The operator finds more with "
                     f"`pointsman server credentials {accounts.server_id}`.",
                 )
-            await self._ask_person(request, back, record, accounts, since)
+            await self._ask_person(request, back, record, accounts, since, refusal.lacks if refusal is not None else "")
         except StateAwayError:
             raise ServerUnavailableError(
                 accounts.server_id, "sign-ins cannot be kept now, because the gateway's state cannot be used"
@@ -78,32 +78,39 @@ class CallerSignIns:
         return True
 
     async def _ask_person(
-        self, request: FrontRequest, back: BackChannel, record: Record, accounts: CallerAccounts, since: float
+        self,
+        request: FrontRequest,
+        back: BackChannel,
+        record: Record,
+        accounts: CallerAccounts,
+        since: float,
+        lacks: str,
     ) -> None:
+        """`lacks`: scopes that the caller's account does not have."""
         from pointsman.router.downstream.oauth.links import CONNECT, TooManyLinksError
 
-        server_id, caller, links = accounts.server_id, request.caller, self._links()
+        server_id, caller, links, why = accounts.server_id, request.caller, self._links(), _reason(lacks)
         try:
             link = await links.open(server_id, caller, accounts.holder_of(caller), request.client.name)
         except TooManyLinksError:
             raise SignInRequiredError(
-                server_id, f"{_REASON}, and too many sign-ins wait for a person already", "Try again in five minutes."
+                server_id, f"{why}, and too many sign-ins wait for a person already", "Try again in five minutes."
             ) from None
         url, left = f"{self._address()}{CONNECT}/{link.text}", links.time_left(link)
         if not _takes_urls(request.client.capabilities):
-            raise _with_link(server_id, url, left)
+            raise _with_link(server_id, why, url, left)
         rounds = RecordedRounds(back, request, record) if request.client.era == "modern" else None
-        question = _question(self._name(server_id), url, left)
+        question = _question(self._name(server_id), url, left, lacks)
         try:
             done = await self._signed_in(rounds or back, question, accounts, request, link, since)
         except (CannotAskError, ProtocolError):
-            raise _with_link(server_id, url, left) from None
+            raise _with_link(server_id, why, url, left) from None
         except ClientGoneError:
-            raise SignInRequiredError(server_id, f"{_REASON}, and the client left before that was done") from None
+            raise SignInRequiredError(server_id, f"{why}, and the client left before that was done") from None
         if rounds is not None:
             rounds.next_round()  # unless the client's answer has begun it
         if not done:
-            raise SignInRequiredError(server_id, f"{_REASON}, and nobody signed in within five minutes", _AGAIN)
+            raise SignInRequiredError(server_id, f"{why}, and nobody signed in within five minutes", _AGAIN)
         if request.client.era == "legacy":
             back.notify(COMPLETE, {"elicitationId": question["elicitationId"]})
 
@@ -154,10 +161,17 @@ class CallerSignIns:
         return server.name if server is not None and server.name else server_id
 
 
-def _question(name: str, url: str, left: str) -> Json:
+def _reason(lacks: str) -> str:
+    if not lacks:
+        return _REASON
+    return f"the caller's own account lacks scopes that this call needs ({lacks}), so it needs a new sign-in"
+
+
+def _question(name: str, url: str, left: str, lacks: str) -> Json:
+    again = f" The account that is connected lacks scopes ({lacks})." if lacks else ""
     return {
         "mode": "url",
-        "message": f"Sign in to {name} with your own account. The link works once, within {left}.",
+        "message": f"Sign in to {name} with your own account.{again} The link works once, within {left}.",
         "url": url,
         "elicitationId": secrets.token_urlsafe(18),
     }
@@ -172,9 +186,9 @@ def _declined(server_id: str) -> SignInRequiredError:
     return SignInRequiredError(server_id, f"{_REASON}, and the person refused", "Do not repeat it unless asked to.")
 
 
-def _with_link(server_id: str, url: str, left: str) -> SignInRequiredError:
+def _with_link(server_id: str, why: str, url: str, left: str) -> SignInRequiredError:
     return SignInRequiredError(
         server_id,
-        _REASON,
+        why,
         f"The person opens {url} in a browser within {left} and signs in; then make the same call again.",
     )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pointsman.catalog.holders import GATEWAY, Holder, holder_of, is_current
-from pointsman.config.model import GatewayConfig
+from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.config.server_model import Server
 from pointsman.core.model import Caller, Json
+from pointsman.router.audit.log import AuditLog
+from pointsman.router.auth.server.store import IDENTITY
+from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.operations import SHORT_S, limited, require_server
 from pointsman.router.owner.parameters import read_object, read_text
@@ -27,12 +31,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BEGIN_S = 60.0  # for several documents and a registration
+LOGIN = "server/login"
+LOGOUT = "server/logout"
 _COMMAND = "pointsman cli"
 _ID_CHARS = 12
 _MAX_ANSWER = 16  # parameters of a redirect
 
 
-async def begin_sign_in(parts: Parts, server_id: str, redirect_uri: str, caller: Caller | None = None) -> Json:
+async def begin_sign_in(
+    parts: Parts, server_id: str, redirect_uri: str, caller: Caller | None = None, asked_by: str = _COMMAND
+) -> Json:
     """Return the URL at which the owner signs in, and the state that its answer has. Raises OwnerError.
 
     `caller`: whose account it is to be; None: the gateway's own.
@@ -42,9 +50,15 @@ async def begin_sign_in(parts: Parts, server_id: str, redirect_uri: str, caller:
     from pointsman.router.downstream.oauth.discovery import SignInError
 
     try:
-        url, state = await parts.server_sign_ins().begin(server_id, server, redirect_uri, holder)
+        async with asyncio.timeout(BEGIN_S):
+            url, state = await parts.server_sign_ins().begin(server_id, server, redirect_uri, holder)
     except SignInError as error:
+        _record(parts.audit, LOGIN, server_id, holder, asked_by, refusal=error.audit_code)
         raise OwnerError("sign_in", f"Server `{server_id}`: {error.for_owner()}") from None
+    except TimeoutError:
+        _record(parts.audit, LOGIN, server_id, holder, asked_by, refusal="timeout")
+        text = f"The authorization server of `{server_id}` did not answer within {BEGIN_S:g} s. Try again later."
+        raise OwnerError("timeout", text) from None
     except StateAwayError as error:
         raise OwnerError("state", f"The sign-in cannot be kept: {error}") from None
     return {"url": url, "state": state, "server": server_id, "host": urlsplit(url).netloc}
@@ -52,21 +66,21 @@ async def begin_sign_in(parts: Parts, server_id: str, redirect_uri: str, caller:
 
 async def finish_sign_in(parts: Parts, state: str, answer: Mapping[str, str], asked_by: str = _COMMAND) -> Json:
     """Use what the browser brought back, and start the server anew with it. Raises OwnerError."""
-    pending = await _finish(parts, state, answer)
+    pending = await _finish(parts, state, answer, asked_by)
+    _record(parts.audit, LOGIN, pending.server, pending.holder, asked_by)
     if pending.holder != GATEWAY:
         parts.server_sign_ins().links.signed_in(pending.server, pending.holder)
-        _record(parts, "server/login", pending.server, pending.holder, asked_by)
         return {"id": pending.server, "state": "running", "reason": ""}
-    parts.audit.record_change("server/login", f"servers.{pending.server}", client=asked_by, server_id=pending.server)
     return await restart_everywhere(parts, pending.server, asked_by)
 
 
-async def _finish(parts: Parts, state: str, answer: Mapping[str, str]) -> Pending:
+async def _finish(parts: Parts, state: str, answer: Mapping[str, str], asked_by: str) -> Pending:
     from pointsman.router.downstream.oauth.discovery import SignInError
 
     try:
         return await parts.server_sign_ins().finish(state, answer, parts.current.config.servers.get)
     except SignInError as error:
+        _record(parts.audit, LOGIN, error.server, error.holder, asked_by, refusal=error.audit_code)
         raise OwnerError("sign_in", f"Not signed in: {error.for_owner()}") from None
     except StateAwayError as error:
         raise OwnerError("state", f"Not signed in: {error}") from None
@@ -82,7 +96,7 @@ async def end_sign_in(parts: Parts, server_id: str, asked_by: str = _COMMAND) ->
     if not existed:
         require_server(parts, server_id)
         return {"server": server_id, "existed": False}
-    parts.audit.record_change("server/logout", f"servers.{server_id}", client=asked_by, server_id=server_id)
+    _record(parts.audit, LOGOUT, server_id, GATEWAY, asked_by)
     if server is not None and server.enabled:
         await restart_everywhere(parts, server_id, asked_by)
     return {"server": server_id, "existed": True}
@@ -91,7 +105,9 @@ async def end_sign_in(parts: Parts, server_id: str, asked_by: str = _COMMAND) ->
 async def credentials(parts: Parts, server_id: str) -> Json:
     """The accounts of callers at a server. Raises OwnerError."""
     config = parts.current.config
-    found = [_described(config, one) for one in await _credentials(parts, server_id)]
+    stored = await _credentials(parts, server_id)
+    ended = await _ended_grants(parts, stored)
+    found = [_described(config, one, ended) for one in stored]
     return {
         "server": server_id,
         "credentials": sorted(found, key=lambda one: (one["who"], one["project"] or "")),
@@ -101,10 +117,38 @@ async def credentials(parts: Parts, server_id: str) -> Json:
 
 async def unused_credentials(parts: Parts) -> Json:
     """The servers at which accounts of callers are stored that no call uses. Raises OwnerError."""
+    config = parts.current.config
     try:
-        return {"unused": await _unused(parts.server_sign_ins(), parts.current.config)}
+        unused = await _unused(parts.server_sign_ins(), config)
+        stored = [one for one in await parts.server_sign_ins().all_listed() if one.holder != GATEWAY]
     except StateAwayError as error:
         raise OwnerError("state", f"Accounts cannot be read: {error}") from None
+    return {"unused": unused + _unused_of_grants(config, stored, await _ended_grants(parts, stored))}
+
+
+async def end_accounts_of(
+    person: str, sign_ins: Callable[[], ServerSignIns], current: CurrentConfig, audit: AuditLog
+) -> None:
+    """Forget the accounts of a grant that was revoked, and end each where it was made if that can be. Never raises."""
+    try:
+        stored = [one for one in await sign_ins().all_listed() if one.holder != GATEWAY]
+        await asyncio.gather(
+            *(
+                _end_account(one, sign_ins(), current, audit)
+                for one in stored
+                if Holder.parse(one.holder).person == person
+            )
+        )
+    except (StateAwayError, ConnectionLostError) as error:
+        logger.warning("accounts of %s at servers are still stored, though it was revoked: %s", person, error)
+
+
+async def _end_account(
+    credential: Credential, sign_ins: ServerSignIns, current: CurrentConfig, audit: AuditLog
+) -> None:
+    server_id = credential.server
+    await sign_ins.forget(server_id, current.config.servers.get(server_id), credential.holder)
+    _record(audit, LOGOUT, server_id, credential.holder, "grant revoked")
 
 
 async def warn_of_unused(sign_ins: Callable[[], ServerSignIns], before: GatewayConfig, config: GatewayConfig) -> None:
@@ -165,6 +209,34 @@ def _missing(server: Server | None) -> list[str]:
     return [key for key, present in keys.items() if not present]
 
 
+def _unused_of_grants(config: GatewayConfig, stored: Sequence[Credential], ended: Collection[str]) -> list[Json]:
+    """Those of grants that have ended, at servers whose other accounts are in use."""
+    people: dict[str, set[str]] = {}
+    for one in stored:
+        person = Holder.parse(one.holder).person
+        if person in ended and not _unused_reason(config.servers.get(one.server)):
+            people.setdefault(one.server, set()).add(person)
+    found = []
+    for server_id, names in sorted(people.items()):
+        count = "a grant that has" if len(names) == 1 else f"{len(names)} grants that have"
+        step = f"`pointsman server credentials {server_id}` lists them, and `--revoke ID` removes one"
+        text = f"credentials of {count} ended are stored and unused: {step}"
+        found.append({"server": server_id, "people": len(names), "exists": True, "ended": True, "text": text})
+    return found
+
+
+async def _ended_grants(parts: Parts, stored: Sequence[Credential]) -> set[str]:
+    """The persons among the holders that are grants, and no longer are accepted. Raises OwnerError."""
+    people = {Holder.parse(one.holder).person for one in stored}
+    grants = {person for person in people if person.startswith(IDENTITY)}
+    if not grants or parts.authorization is None:
+        return grants
+    try:
+        return grants - {grant.identity for grant in await parts.authorization.grants()}
+    except StateAwayError as error:
+        raise OwnerError("state", f"Grants cannot be read: {error}") from None
+
+
 def _unused_reason(server: Server | None) -> str:
     """Why no call uses an account that a caller has at a server; empty: calls do."""
     if server is None:
@@ -186,7 +258,7 @@ async def end_credential(parts: Parts, server_id: str, credential_id: str, asked
         await parts.server_sign_ins().forget(server_id, config.servers.get(server_id), credential.holder)
     except StateAwayError as error:
         raise OwnerError("state", f"The account STILL WORKS: {error}") from None
-    _record(parts, "server/logout", server_id, credential.holder, asked_by)
+    _record(parts.audit, LOGOUT, server_id, credential.holder, asked_by)
     return _described(config, credential)
 
 
@@ -201,11 +273,13 @@ async def _credentials(parts: Parts, server_id: str) -> list[Credential]:
     return found
 
 
-def _described(config: GatewayConfig, credential: Credential) -> Json:
+def _described(config: GatewayConfig, credential: Credential, ended: Collection[str] = ()) -> Json:
     holder = Holder.parse(credential.holder)
     problem = _unused_reason(config.servers.get(credential.server))
     if not problem and not is_current(config, holder):
         problem = "the token or issuer is another one now"
+    if not problem and holder.person in ended:
+        problem = "the grant was revoked or has ended"
     return {
         "id": _id_of(credential.holder),
         "who": holder.person,
@@ -237,25 +311,27 @@ def _holder_of(parts: Parts, server_id: str, server: Server, caller: Caller) -> 
     return holder_of(parts.current.config, caller)
 
 
-def _record(parts: Parts, method: str, server_id: str, key: str, asked_by: str) -> None:
-    holder = Holder.parse(key)
-    parts.audit.record_change(
+def _record(
+    audit: AuditLog, method: str, server_id: str | None, key: str, asked_by: str, *, refusal: str | None = None
+) -> None:
+    """Write a row. `refusal`: why nothing was done."""
+    holder = Holder.parse(key) if key != GATEWAY else None
+    audit.record_change(
         method,
-        f"servers.{server_id}",
+        f"servers.{server_id}" if refusal is None else refusal,
         client=asked_by,
         server_id=server_id,
-        project_id=holder.project_id,
-        token_id=holder.person,
+        project_id=holder.project_id if holder is not None else None,
+        token_id=holder.person if holder is not None else None,
+        ending="ok" if refusal is None else "denied",
+        source="" if refusal is None else method,
     )
 
 
 def sign_in_operations(parts: Parts) -> dict[str, Operation]:
     return {
-        "begin_sign_in": lambda given: limited(
-            begin_sign_in(
-                parts, read_text(given, "server"), _loopback(read_text(given, "redirectUri")), _caller_in(given)
-            ),
-            BEGIN_S,
+        "begin_sign_in": lambda given: begin_sign_in(
+            parts, read_text(given, "server"), _loopback(read_text(given, "redirectUri")), _caller_in(given)
         ),
         "credentials": lambda given: credentials(parts, read_text(given, "server")),
         "unused_credentials": lambda _: unused_credentials(parts),

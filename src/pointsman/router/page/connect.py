@@ -25,8 +25,10 @@ from pointsman.config.server_model import Server
 from pointsman.core.errors import RefusedError
 from pointsman.core.escape import escaped
 from pointsman.router.auth.fetch import is_loopback_host
+from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.oauth.client_document import CALLBACK, client_document_url
 from pointsman.router.downstream.oauth.discovery import SignInError
+from pointsman.router.downstream.oauth.documents import lacking, shown_scopes
 from pointsman.router.downstream.oauth.links import CONNECT, LINK_S, VISIT_S, Link, Visit
 from pointsman.router.downstream.oauth.proof import begin_proof, finish_proof
 from pointsman.router.downstream.oauth.store import digest
@@ -108,7 +110,8 @@ class ConnectApp:
         server = self._checked(link)
         browser = request.cookies.get(self._cookie) or secrets.token_urlsafe(32)
         csrf = self._parts.sign_ins.sealed(_AUDIENCE, {"link": digest(link.text), "browser": digest(browser)}, LINK_S)
-        response = self._render("connect.html", csrf=csrf, action=f"{CONNECT}/{link.text}", **self._facts(link, server))
+        facts, lacks = self._facts(link, server), await self._lacks(link, server)
+        response = self._render("connect.html", csrf=csrf, action=f"{CONNECT}/{link.text}", lacks=lacks, **facts)
         self._set_cookie(response, browser)
         return response
 
@@ -251,7 +254,7 @@ class ConnectApp:
             async with asyncio.timeout(BEGIN_S):
                 return await work
         except SignInError as error:
-            raise ConnectError(f"Nothing was connected. {error}", "sign_in_failed", 409, link) from None
+            raise ConnectError(f"Nothing was connected. {error}", error.audit_code, 409, link) from None
         except TimeoutError:
             text = "The authorization server did not answer in time. Make the call again."
             raise ConnectError(text, "timeout", 409, link) from None
@@ -273,6 +276,14 @@ class ConnectApp:
             "command": self._owner_command(),
             "left": self._sign_ins.links.time_left(link),
         }
+
+    async def _lacks(self, link: Link, server: Server) -> str:
+        """The scopes that a call needs and the connected account does not have; empty: that is not the reason."""
+        try:
+            known = await self._sign_ins.source(link.server, server, link.holder).current()
+        except ConnectionLostError:
+            return ""
+        return shown_scopes(lacking(known.wanted, known.scope)) if known is not None and known.access else ""
 
     def _owner_command(self) -> str:
         """What prints a link that shows this browser's person to be the owner; empty: nothing does at this address."""

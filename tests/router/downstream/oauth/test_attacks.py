@@ -20,6 +20,7 @@ from pointsman.router.downstream.oauth.discovery import SignInError, find_resour
 from pointsman.router.downstream.oauth.documents import (
     Challenge,
     DocumentError,
+    authorization_url,
     read_challenge,
     read_resource,
     read_server,
@@ -30,6 +31,7 @@ from tests.router.downstream.oauth.parts import NAME, Gateway
 from tests.servers.oauth_mcp import OAuthMcp, serving_oauth, signed_in_at
 
 ROOT = Path(__file__).parents[4]
+REACH = Reach.of("https://mcp.example/mcp")
 
 
 async def refused(tmp_path: Path, arrange: Callable[[OAuthMcp], object], reason: str) -> OAuthMcp:
@@ -123,6 +125,37 @@ def test_an_endpoint_that_is_not_plain_https_is_refused(name: str, endpoint: obj
     good = {"issuer": "https://as.example", "token_endpoint": "https://as.example/token"}
     with pytest.raises(DocumentError, match=name):
         read_server(good | {name: endpoint}, "https://as.example", Reach.of("https://mcp.example/mcp"))
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("client_id=evil&state=evil", r"sets what the gateway itself must set \(`client_id`, `state`\)"),
+        ("tenant=1&redirect%5Furi=https://evil.example", r"\(`redirect_uri`\)"),
+        ("scope", r"\(`scope`\)"),
+        ("code_challenge=", r"\(`code_challenge`\)"),
+        ("&".join(f"p{n}=1" for n in range(200)), "more than 50 parameters"),
+    ],
+)
+def test_an_authorization_endpoint_cannot_set_our_parameters(query: str, reason: str) -> None:
+    """Else they would be sent twice, and the authorization server would choose (RFC 6749, 3.1)."""
+    with pytest.raises(DocumentError, match=reason):
+        read_server(_authorizing_at(f"https://as.example/authorize?{query}"), "https://as.example", REACH)
+
+
+def test_parameters_of_the_endpoint_itself_are_kept_and_not_repeated() -> None:
+    place = "https://as.example/authorize?tenant=1&prompt=login"
+    endpoint = read_server(_authorizing_at(place), "https://as.example", REACH).authorization_endpoint
+    assert endpoint == place
+    assert authorization_url(place, [("state", "s"), ("prompt", "consent")]) == f"{place}&state=s"
+
+
+def _authorizing_at(endpoint: str) -> dict[str, str]:
+    return {
+        "issuer": "https://as.example",
+        "token_endpoint": "https://as.example/token",
+        "authorization_endpoint": endpoint,
+    }
 
 
 def test_loopback_endpoints_are_for_servers_on_loopback() -> None:

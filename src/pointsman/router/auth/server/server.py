@@ -94,6 +94,7 @@ class AuthorizationServer:
         self.store = GrantStore(values)
         self.registrar = Registrar(keys, clock)
         self.revoked: Callable[[str], None] = lambda identity_id: None  # called with an identity that has ended
+        self.ended: Callable[[str], object] = lambda person: None  # called once for a grant that was revoked here
         self._documents = ClientDocuments(lambda: self.issuer, clock)
         self._current = current
         self._audit = audit
@@ -309,6 +310,7 @@ class AuthorizationServer:
             self._audit.record_change(
                 REVOKE, f"grants.{grant.id}", client=client, token_id=grant.identity, source=SOURCE
             )
+            self.ended(grant.identity)
         return revoked
 
     async def run(self) -> None:

@@ -8,11 +8,13 @@ from msgspec import Struct
 
 from pointsman.router.auth.fetch import FetchError, InsideNetworkError, Reach, fetch_json
 from pointsman.router.downstream.oauth.documents import (
+    FAILED,
     AuthorizationServer,
     Challenge,
     DocumentError,
     ProtectedResource,
     canonical_resource,
+    fetch_code,
     origin_of,
     read_challenge,
     read_resource,
@@ -26,11 +28,17 @@ _PROBE = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 class SignInError(Exception):
-    """A sign-in cannot go on. `str(error)` says why and what to do, for the person who signs in."""
+    """A sign-in cannot go on. `str(error)` says why and what to do, for the person who signs in.
 
-    def __init__(self, message: str, where: str | None = None) -> None:
+    `audit_code` is why, for the audit; `server` and `holder` say whose sign-in it was, once that is known.
+    """
+
+    def __init__(self, message: str, audit_code: str = FAILED, *, where: str | None = None) -> None:
         super().__init__(message)
+        self.audit_code = audit_code
         self.where = where  # the address concerned, as a stranger named it
+        self.server: str | None = None
+        self.holder = ""
 
     def for_owner(self) -> str:
         """With the address, which may have parts of the server's `url` that its callers do not know."""
@@ -76,17 +84,17 @@ async def find_resource(url: str, challenge: Challenge, reach: Reach) -> Protect
         except FetchError as error:
             if named:
                 why = f"Its metadata for sign-in cannot be read: {error}. {_next_step(error)}"
-                raise SignInError(why, place) from None
+                raise SignInError(why, fetch_code(error), where=place) from None
             continue
         if answer.status >= 500 or answer.status == 429:
             why = f"Its metadata for sign-in cannot be read now (HTTP {answer.status}). Try again later."
-            raise SignInError(why, place)
+            raise SignInError(why, where=place)
         if answer.status != 200:
             continue
         try:
             return read_resource(answer.document, url)
         except DocumentError as error:
-            raise SignInError(f"It cannot be signed in to: {error}.") from None
+            raise SignInError(f"It cannot be signed in to: {error}.", error.code) from None
     return None
 
 
@@ -104,8 +112,9 @@ async def find_server(issuer: str, reach: Reach, step: str | None = None) -> Aut
         try:
             return read_server(answer.document, issuer, reach)
         except DocumentError as error:
-            raise SignInError(f"It cannot be signed in to: {error}.") from None
-    raise SignInError(f"Its authorization server cannot be used: {reason}. {step or _next_step(reason)}", where)
+            raise SignInError(f"It cannot be signed in to: {error}.", error.code) from None
+    why = f"Its authorization server cannot be used: {reason}. {step or _next_step(reason)}"
+    raise SignInError(why, fetch_code(reason), where=where)
 
 
 def _next_step(error: FetchError) -> str:

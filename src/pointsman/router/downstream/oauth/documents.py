@@ -7,21 +7,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
 
 from pointsman.core.escape import escaped
 from pointsman.core.model import Json
-from pointsman.router.auth.fetch import FetchError, Reach, checked_url
+from pointsman.router.auth.fetch import AddressRefusedError, FetchError, Reach, checked_url
 
 PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource"
 AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 OFFLINE_ACCESS = "offline_access"
+# Why a sign-in ended, for the audit.
+FAILED = "sign_in_failed"
+ADDRESS_REFUSED = "address_refused"
+OTHER_ISSUER = "other_issuer"
+OTHER_RESOURCE = "other_resource"
 _MAX_HEADER = 8192
 _MAX_SCOPES = 200
 _SHOWN_CHARS = 120
+_SHOWN_SCOPES = 200
+_MAX_QUERY = 50  # parameters that an authorization endpoint may have of its own
+# RFC 6749, 3.1: a parameter must not be sent twice, and which of two counts differs from server to server.
+_OURS = frozenset(
+    {
+        "response_type",
+        "client_id",
+        "redirect_uri",
+        "state",
+        "code_challenge",
+        "code_challenge_method",
+        "resource",
+        "scope",
+    }
+)
 # A parameter (name, and a quoted or plain value), or the scheme of those that follow.
 _PARAMETER = re.compile(
     r'(?<![A-Za-z0-9_-])([A-Za-z0-9_-]{1,40})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))'
@@ -31,7 +51,11 @@ _SCOPE = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]{1,256}")
 
 
 class DocumentError(Exception):
-    """A document cannot be used. `str(error)` says why, for people."""
+    """A document cannot be used. `str(error)` says why, for people; `code` is in the audit."""
+
+    def __init__(self, message: str, code: str = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Challenge(Struct, frozen=True):
@@ -86,6 +110,17 @@ def read_challenge(header: str | None) -> Challenge:
 def scopes_in(text: str) -> tuple[str, ...]:
     """The scopes in a text with spaces between them, without what is none and without repetitions."""
     return tuple(dict.fromkeys(part for part in text.split(" ") if _SCOPE.fullmatch(part)))[:_MAX_SCOPES]
+
+
+def lacking(wanted: str, granted: str) -> str:
+    """The scopes of the first text that the second does not have."""
+    known = scopes_in(granted)
+    return " ".join(one for one in scopes_in(wanted) if one not in known)
+
+
+def shown_scopes(text: str) -> str:
+    """Scopes that a server has named, for people and models: short, and without what could end a quotation."""
+    return escaped(text[:_SHOWN_SCOPES]).replace("`", "'")
 
 
 def union(*scopes: str | None) -> str:
@@ -171,7 +206,8 @@ def read_resource(document: Json, url: str) -> ProtectedResource:
     if not isinstance(resource, str) or not covers(resource, url):
         raise DocumentError(
             f"its metadata names another resource than its URL ({shown(resource)}); set `url` to that address if it "
-            "is the server's own, or ask its operator"
+            "is the server's own, or ask its operator",
+            OTHER_RESOURCE,
         )
     servers = _texts(document.get("authorization_servers"))
     if not servers:
@@ -184,7 +220,8 @@ def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServe
     if document.get("issuer") != issuer:
         raise DocumentError(
             f"the metadata of its authorization server names another issuer ({shown(document.get('issuer'))}, not "
-            f"{shown(issuer)}); if that is the right one, set `oauth.issuer` to it, or ask the server's operator"
+            f"{shown(issuer)}); if that is the right one, set `oauth.issuer` to it, or ask the server's operator",
+            OTHER_ISSUER,
         )
     token_endpoint = _endpoint(document, "token_endpoint", reach)
     if token_endpoint is None:
@@ -192,7 +229,7 @@ def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServe
     methods = document.get("token_endpoint_auth_methods_supported")
     return AuthorizationServer(
         issuer,
-        _endpoint(document, "authorization_endpoint", reach),
+        _authorization_endpoint(document, reach),
         token_endpoint,
         _endpoint(document, "registration_endpoint", reach),
         _endpoint(document, "revocation_endpoint", reach),
@@ -203,6 +240,11 @@ def read_server(document: Json, issuer: str, reach: Reach) -> AuthorizationServe
         document.get("client_id_metadata_document_supported") is True,
         _texts(document.get("token_endpoint_auth_signing_alg_values_supported")),
     )
+
+
+def fetch_code(error: FetchError) -> str:
+    """The code of a fetch that failed, for the audit."""
+    return ADDRESS_REFUSED if isinstance(error, AddressRefusedError) else FAILED
 
 
 def shown(value: object) -> str:
@@ -221,11 +263,38 @@ def _endpoint(document: Json, name: str, reach: Reach) -> str | None:
         url = checked_url(given if isinstance(given, str) else "", reach)
     except FetchError as error:
         raise DocumentError(
-            f"the `{name}` of its authorization server ({shown(given)}) cannot be used: {error}; ask its operator"
+            f"the `{name}` of its authorization server ({shown(given)}) cannot be used: {error}; ask its operator",
+            fetch_code(error),
         ) from None
     if url.fragment:
         raise DocumentError(f"the `{name}` of its authorization server has a fragment")
     return str(given)
+
+
+def _authorization_endpoint(document: Json, reach: Reach) -> str | None:
+    name = "authorization_endpoint"
+    endpoint = _endpoint(document, name, reach)
+    if endpoint is None:
+        return None
+    names = _query_names(endpoint)
+    if names is None:
+        raise DocumentError(f"the `{name}` of its authorization server has more than {_MAX_QUERY} parameters")
+    if repeated := sorted(names & _OURS):
+        listed = ", ".join(f"`{one}`" for one in repeated)
+        raise DocumentError(
+            f"the `{name}` of its authorization server sets what the gateway itself must set ({listed}), so that it "
+            "would be sent twice; ask its operator"
+        )
+    return endpoint
+
+
+def _query_names(url: str) -> set[str] | None:
+    """The names of the parameters in a URL; None: there are too many."""
+    try:
+        given = parse_qsl(urlsplit(url).query, keep_blank_values=True, max_num_fields=_MAX_QUERY)
+    except ValueError:
+        return None
+    return {name for name, _ in given}
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -237,8 +306,10 @@ def _scopes(value: object) -> tuple[str, ...] | None:
 
 
 def authorization_url(endpoint: str, parameters: Sequence[tuple[str, str]]) -> str:
-    """The URL to show to a person: the endpoint as it is, with our parameters after its own."""
-    from urllib.parse import urlencode
+    """The URL to show to a person: the endpoint as it is, with our parameters after its own.
 
+    A parameter that the endpoint has itself, such as `prompt`, is not repeated.
+    """
+    own = _query_names(endpoint) or set()
     joint = "&" if urlsplit(endpoint).query else "?"
-    return f"{endpoint}{joint}{urlencode(parameters)}"
+    return f"{endpoint}{joint}{urlencode([one for one in parameters if one[0] not in own])}"

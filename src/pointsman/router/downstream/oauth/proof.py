@@ -16,7 +16,7 @@ from pointsman.config.auth_model import Auth
 from pointsman.router.auth.fetch import Reach
 from pointsman.router.downstream.oauth import tokens
 from pointsman.router.downstream.oauth.discovery import SignInError, find_server
-from pointsman.router.downstream.oauth.documents import AuthorizationServer, authorization_url, shown
+from pointsman.router.downstream.oauth.documents import OTHER_ISSUER, AuthorizationServer, authorization_url, shown
 from pointsman.router.downstream.oauth.links import Proof
 from pointsman.router.downstream.oauth.store import SignInStore
 from pointsman.router.downstream.oauth.tokens import Client, configured_auth
@@ -65,7 +65,9 @@ async def finish_proof(proof: Proof, answer: Mapping[str, str]) -> str:
     """Return an access token of the person for this gateway, not verified yet. Raises SignInError."""
     named = answer.get("iss")
     if named != proof.issuer and (named is not None or proof.names_issuer):
-        raise SignInError("The answer does not come from the authorization server that was asked. Begin again.")
+        raise SignInError(
+            "The answer does not come from the authorization server that was asked. Begin again.", OTHER_ISSUER
+        )
     code = answer.get("code")
     if answer.get("error") is not None or not code or len(code) > _MAX_CODE:
         raise SignInError("You were not signed in there, or you refused. Begin again.")

@@ -17,7 +17,13 @@ from pointsman.router.auth.fetch import FetchError, checked_url, is_loopback_hos
 from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.oauth import tokens
 from pointsman.router.downstream.oauth.discovery import Discovered, SignInError, discover
-from pointsman.router.downstream.oauth.documents import authorization_url, select_scope, union
+from pointsman.router.downstream.oauth.documents import (
+    FAILED,
+    OTHER_ISSUER,
+    authorization_url,
+    select_scope,
+    union,
+)
 from pointsman.router.downstream.oauth.links import SignInLinks
 from pointsman.router.downstream.oauth.settings import OAuthSettings
 from pointsman.router.downstream.oauth.store import Credential, Pending, SignInStore
@@ -29,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 MAX_SOURCES = 2000  # tokens in memory, of all servers and callers
 COMMAND_CALLBACK = "/callback"  # the path to which a browser returns that `server login` waits for
+DENIED = "access_denied"  # by the person, or for it
 _MAX_CODE = 4096
 _NO_PKCE = (
     "Its authorization server does not say that it supports PKCE with S256, so a sign-in there would not be safe. "
@@ -160,15 +167,24 @@ class ServerSignIns:
         """
         pending = await self._store.take_pending(state)
         if pending is None:
-            raise SignInError("This sign-in is unknown, has expired or was used already. Begin again.")
+            raise SignInError("This sign-in is unknown, has expired or was used already. Begin again.", "unknown_state")
+        try:
+            await self._redeem(pending, answer, server_of(pending.server))
+        except SignInError as error:
+            error.server, error.holder = pending.server, pending.holder
+            raise
+        return pending
+
+    async def _redeem(self, pending: Pending, answer: Mapping[str, str], server: Server | None) -> None:
+        """Raises SignInError, StateAwayError."""
         _check_issuer(pending, answer.get("iss"))
         if (error := answer.get("error")) is not None:
             why = f" ({error})" if tokens.is_error_code(error) else ""
-            raise SignInError(f"The authorization server did not let you sign in, or you refused{why}. Begin again.")
+            text = f"The authorization server did not let you sign in, or you refused{why}. Begin again."
+            raise SignInError(text, DENIED if error == DENIED else FAILED)
         code = answer.get("code")
         if not code or len(code) > _MAX_CODE:
             raise SignInError("The authorization server sent no code. Begin again.")
-        server = server_of(pending.server)
         if server is None or server.oauth is None or server.url != pending.url:
             raise SignInError("The server's entry has changed since. Begin again.")
         settings = OAuthSettings.of(server)
@@ -197,7 +213,6 @@ class ServerSignIns:
         )
         kept = await self._store.put(credential)
         self.source(pending.server, server, pending.holder).use(kept)
-        return pending
 
     async def forget(self, server_id: str, server: Server | None, holder: str = "") -> bool:
         """End a sign-in: here, and at its authorization server if that can be. Raises StateAwayError."""
@@ -235,7 +250,7 @@ def _require_safe(found: Discovered) -> None:
             "Its authorization server has no page to sign in: its metadata has no authorization endpoint."
         )
     if "S256" not in found.server.pkce:
-        raise SignInError(_NO_PKCE)
+        raise SignInError(_NO_PKCE, "no_pkce")
 
 
 def _url(found: Discovered, pending: Pending, state: str) -> str:
@@ -264,7 +279,8 @@ def _check_issuer(pending: Pending, named: str | None) -> None:
     if named != pending.issuer:
         raise SignInError(
             "The answer does not come from the authorization server that was asked, so it was not used. Begin again; "
-            "if that does not help, the server cannot be signed in to safely."
+            "if that does not help, the server cannot be signed in to safely.",
+            OTHER_ISSUER,
         )
 
 

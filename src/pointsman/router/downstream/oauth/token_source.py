@@ -17,7 +17,14 @@ from pointsman.router.downstream.connection import (
 )
 from pointsman.router.downstream.oauth import tokens
 from pointsman.router.downstream.oauth.discovery import SignInError, discover
-from pointsman.router.downstream.oauth.documents import Challenge, read_challenge, scopes_in, select_scope, union
+from pointsman.router.downstream.oauth.documents import (
+    Challenge,
+    lacking,
+    read_challenge,
+    select_scope,
+    shown_scopes,
+    union,
+)
 from pointsman.router.downstream.oauth.settings import OAuthSettings
 from pointsman.router.downstream.oauth.store import LEASE_S, Credential, Kept, SignInStore, UnreadableError
 from pointsman.router.downstream.oauth.tokens import RefusedError, Tokens
@@ -329,7 +336,7 @@ class TokenSource:
             return None
         if self._header() != sent:
             return self._header()  # it was renewed meanwhile
-        missing = " ".join(one for one in scopes_in(asked) if one not in scopes_in(credential.scope))
+        missing = lacking(asked, credential.scope)
         if not missing:
             raise ScopeNeededError("it refuses this request, although the sign-in has the scopes that it asks for")
         if self._settings.unattended:
@@ -340,9 +347,10 @@ class TokenSource:
         if missing not in credential.wanted:
             await self._want(credential, union(credential.wanted, asked))
         if self._holder:
-            raise self.needed(f"this request needs more scopes ({missing[:200]})")
+            lacks = shown_scopes(missing)
+            raise SignInNeededError(f"the caller's own account lacks scopes that it needs ({lacks})", lacks=lacks)
         raise ScopeNeededError(
-            f"this request needs a sign-in with more scopes ({missing[:200]}): "
+            f"this request needs a sign-in with more scopes ({shown_scopes(missing)}): "
             f"run `pointsman server login {self._server}`"
         )
 

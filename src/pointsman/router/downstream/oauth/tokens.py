@@ -13,7 +13,7 @@ from msgspec import Struct
 from pointsman.core.model import Json
 from pointsman.router.auth.fetch import Answer, FetchError, Reach, fetch_json, is_loopback_host
 from pointsman.router.downstream.oauth.discovery import SignInError
-from pointsman.router.downstream.oauth.documents import AuthorizationServer, scopes_in
+from pointsman.router.downstream.oauth.documents import AuthorizationServer, fetch_code, scopes_in
 
 TOKEN_S = 10.0  # for one request to a token endpoint, which may write to a database
 CLIENT_NAME = "Pointsman"
@@ -53,7 +53,7 @@ class RefusedError(SignInError):
     """The authorization server answered with an OAuth error. `code` is its code."""
 
     def __init__(self, code: str, what: str, step: str = "", where: str | None = None) -> None:
-        super().__init__(f"Its authorization server refused {what} ({code}).{step and ' '}{step}", where)
+        super().__init__(f"Its authorization server refused {what} ({code}).{step and ' '}{step}", where=where)
         self.code = code
 
 
@@ -186,14 +186,14 @@ async def _post(
             status_only=status_only,
         )
     except FetchError as error:
-        step = "If it stays so, ask the server's operator."
-        raise SignInError(f"Its authorization server cannot be used: {error}. {step}", endpoint) from None
+        why = f"Its authorization server cannot be used: {error}. If it stays so, ask the server's operator."
+        raise SignInError(why, fetch_code(error), where=endpoint) from None
 
 
 def _read_tokens(document: Json) -> Tokens:
     access, kind, renewal = document.get("access_token"), document.get("token_type"), document.get("refresh_token")
     if isinstance(kind, str) and kind.lower() == "dpop":
-        raise SignInError(_BOUND)
+        raise SignInError(_BOUND, "key_bound_token")
     if not _is_token(access) or not isinstance(kind, str) or kind.lower() != "bearer":
         raise SignInError("Its authorization server gave no bearer token. Ask its operator for one.")
     scope = document.get("scope")

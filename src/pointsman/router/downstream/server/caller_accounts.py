@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from pointsman.router.downstream.connection import (
     Connect,
     Connection,
     ConnectionLostError,
+    CredentialRefusedError,
     OnNotification,
     SignInNeededError,
     StoredTokens,
@@ -62,7 +64,7 @@ class CallerAccounts(Struct, frozen=True, eq=False):
         headers = secret_values(self.server.headers)
         own = self._own_headers(caller)
         if own is not None:
-            return self.connect_with(_overridden(headers, own), None)
+            return self.connect_with(_overridden(headers, own), _OwnHeaders(self.server_id, person_of(caller.token_id)))
         source = self._source(caller)
         if source is None:
             return _refuse if self.holder_of(caller) != GATEWAY else self.connect_with(headers, None)
@@ -131,6 +133,31 @@ class _OneAccount:
         if signed_in != self._signed_in:
             raise CallNotSentError("the person has signed in anew")
         return header
+
+
+class _OwnHeaders:
+    """Fits `StoredTokens`: adds no token to the caller's own headers, and says where they are if they are refused."""
+
+    def __init__(self, server_id: str, person: str) -> None:
+        self._server_id = server_id
+        self._person = person
+
+    async def reload(self) -> object:
+        return None
+
+    async def header(self) -> str | None:
+        return None
+
+    async def after_refusal(self, sent: str | None, status: int, challenge: str | None) -> str | None:
+        """Raises CredentialRefusedError, ConnectionLostError."""
+        place = f"servers.{self._server_id}.caller_headers.{self._person}"
+        reason = f"it did not accept the credential of `{self._person}` (HTTP {status}): check `{place}`"
+        if status == HTTPStatus.UNAUTHORIZED:
+            raise CredentialRefusedError(reason)
+        raise ConnectionLostError(reason)
+
+    def refused_again(self) -> SignInNeededError:
+        raise AssertionError("nothing is sent again")
 
 
 async def _refuse(on_notification: OnNotification) -> Connection:

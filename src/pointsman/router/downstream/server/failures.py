@@ -14,6 +14,7 @@ from pointsman.core.errors import (
 from pointsman.router.downstream.connection import (
     BudgetExceededError,
     CallNotSentError,
+    CredentialRefusedError,
     ScopeNeededError,
     SignInNeededError,
 )
@@ -38,10 +39,10 @@ def as_gateway_error(
         case BudgetExceededError():
             return ServerUnavailableError(server_id, str(error), "Ask it for less, or use another tool.")
         case SignInNeededError() if own:
-            return SignInRequiredError(server_id, str(error), refused=error.refused)
+            return SignInRequiredError(server_id, str(error), refused=error.refused, lacks=error.lacks)
         case CallNotSentError():
             return NotSentError(server_id, str(error), spent_s, _step_for(error))
-        case ScopeNeededError():
+        case ScopeNeededError() | CredentialRefusedError():
             return ServerUnavailableError(server_id, str(error), NOT_RUN)
     return ServerUnavailableError(server_id, str(error), advice)
 

@@ -14,10 +14,9 @@ from pointsman.core.model import Json
 from pointsman.router.auth.fetch import is_loopback_host
 from pointsman.router.downstream.oauth.client_document import PAGE_CALLBACK
 from pointsman.router.owner.channel import OwnerError
-from pointsman.router.owner.operations import limited
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.server_sign_ins import (
-    BEGIN_S,
+    LOGIN,
     begin_sign_in,
     credentials,
     end_credential,
@@ -42,7 +41,7 @@ _NOT_BEGUN = (
 async def login(view: View) -> Response:
     """Show the link at which the owner signs in. It is for this browser, as a cookie says that comes back."""
     server_id = view.path("id")
-    begun = await limited(begin_sign_in(view.parts, server_id, _redirect_uri(view)), BEGIN_S)
+    begun = await begin_sign_in(view.parts, server_id, _redirect_uri(view), asked_by=CLIENT)
     response = view.render("server_sign_in.html", url=begun["url"], host=begun["host"], server_id=server_id)
     view.set_login_cookie(response, _digest(begun["state"]), COOKIE_S)
     return response
@@ -83,6 +82,7 @@ async def signed_in(app: PageApp, request: Request) -> Response:
     answer = dict(given)
     state, cookie = answer.pop("state", ""), request.cookies.get(app.login_cookie, "")
     if len(given) > _MAX_PARAMETERS or len(answer) != len(given) - 1 or not _is_same(cookie, state):
+        app.parts.audit.record_refusal("other_browser", kind="change", method=LOGIN, token_id=None, client=CLIENT)
         return _told(app, problem=_NOT_BEGUN)
     try:
         found = await finish_sign_in(app.parts, state, answer, CLIENT)
