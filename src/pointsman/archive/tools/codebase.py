@@ -215,7 +215,7 @@ GREP_CODEBASE = ArchiveTool(
         "set, how often, and whether it is still used anywhere. Tells which files or modules import or depend on it, "
         "which to touch and what breaks when you rename, remove or change its signature. Finds the line that prints "
         "an exact error or log message, and lines matching a pattern: calls such as jwt.sign, struct and interface "
-        "definitions, TODO comments, hard-coded addresses, old wording, names that begin with a prefix. Good "
+        "definitions, TODO comments in the project, hard-coded addresses, old wording, names with a prefix. Good "
         "for exact matches and when semantic search is unavailable. "
         "Respects .gitignore."
     ),
