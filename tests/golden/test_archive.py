@@ -95,7 +95,8 @@ async def test_the_right_tool_comes_first(asked: Callable[[], Asked], embeddings
 @pytest.mark.parametrize("ask", ["why did we leave Oracle", "why do we have two licences", "Why is Monday excluded?"])
 async def test_who_asks_why_is_offered_the_reasons_whatever_the_matter(ask: str, embeddings: bool) -> None:
     tools = catalog_of(archive(), *servers(), local=BM25SearchProvider(embeddings))
-    assert "archive:context_search" in keys(await tools.search(ME, [ask], None, 4))
+    found = (await tools.search(ME, [ask], None, 4)).results
+    assert "context_search" in [one.tool.tool_name for one in found if one.relevance >= 0.2]
 
 
 COVERED = (

@@ -40,6 +40,7 @@ from pointsman.providers.bm25.values import words_for_values
         ("date", ["current", "time"]),
         ("the date of the last commit", []),
         ("what was the reason for choosing YAML", ["why"]),
+        ("why did we leave Oracle", ["reason", "decision"]),
         ("what is the time difference between Berlin and Rome", []),
         ("and/or 24/7 km/h owner/repository v1.2.3 3.14 e.g. this.", []),
     ],

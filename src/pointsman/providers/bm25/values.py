@@ -41,6 +41,7 @@ _USES = re.compile(
     re.IGNORECASE,
 )
 _REASONS = re.compile(r"\bwhat (?:was|is|were|are) (?:the|our|their) (?:reason|motive|rationale)", re.IGNORECASE)
+_OUR_REASONS = re.compile(r"\bwhy (?:did|do|have|had|are|were) (?:we|they)\b", re.IGNORECASE)
 _SIZE = re.compile(r"\bhow (?:large|big) (?:is|are)\b", re.IGNORECASE)
 
 _ASCII_RUN = re.compile(r"[!-~]+")
@@ -73,6 +74,8 @@ def words_for_values(text: str) -> dict[str, bool]:
         found |= dict.fromkeys(("usages", "callers", "code"), False)
     if _REASONS.search(text):
         found["why"] = False
+    if _OUR_REASONS.search(text):
+        found |= dict.fromkeys(("reason", "decision"), False)
     masked = text.split()
     for place, written in enumerate(masked):
         if words := _words_for(written):
