@@ -210,9 +210,12 @@ async def test_a_call_that_was_cut_off_may_have_run_and_is_not_repeated(era: Era
 async def test_a_discovery_that_finds_nothing_listening_keeps_the_last_list(era: Era, tmp_path: Path) -> None:
     async with http_shop(tmp_path, era, limits={"list_max_age_s": 0}) as (server, shop):
         await server.stop()
-        keys, notice = await shop.found()
+        async with asyncio.timeout(10):
+            keys, notice = await shop.found()
+            while "These servers are restarting" not in notice:  # it shared a list that was fetched before the end
+                assert "far:echo" in keys
+                keys, notice = await shop.found()
         assert "far:echo" in keys
-        assert "These servers are restarting" in notice
 
 
 @ERAS
