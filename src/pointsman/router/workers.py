@@ -302,8 +302,8 @@ class Parent:
         if self._up or not all(worker.ready for worker in self._workers):
             return
         self._up = True
-        self._launch.ready(url)
         self._manager.ready(f"ready on {url}")
+        self._launch.ready(url)
         pids = ", ".join(str(worker.pid) for worker in self._workers)
         logger.info("%d workers are ready (processes %s)", len(self._workers), pids)
         if self._page and self._launch.page is not None:
