@@ -17,7 +17,7 @@ from pointsman.config.loader import advice, parse
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller
-from pointsman.router.gateway.confirmation_text import MAX_CHARS, shown_arguments, whole_arguments
+from pointsman.router.gateway.confirmation.question_text import MAX_CHARS, shown_arguments, whole_arguments
 
 IDS = ("a", "b")
 PATTERNS = ["a:wipe", "*:look", "b:*", "*", "*:*ip*", "a:*e", "nowhere:x"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pointsman.catalog.effects import Effect, claimed_effect, effect_of
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.names import NameIndex
 from pointsman.catalog.offers import Offers
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.kinds import PROMPTS
 from pointsman.core.model import Caller
 from tests.catalog.sources import SmallServer, catalog_of, config_of, tool

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.catalog.scan import (
+from pointsman.catalog.scan.scan import (
     MAX_CHARS,
     MAX_FLAGS,
     MAX_TEXTS,

@@ -23,7 +23,7 @@ from pointsman.config.errors import ConfigError
 from pointsman.config.loader import MAX_BYTES, load, load_tokens, parse
 from pointsman.config.mask import mask_config
 from pointsman.config.model import GatewayConfig, Limits
-from pointsman.config.server_model import Server, Timeouts
+from pointsman.config.sections.server import Server, Timeouts
 from pointsman.core.extras import install_command
 
 HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

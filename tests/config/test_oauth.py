@@ -6,7 +6,7 @@ import pytest
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import parse
-from pointsman.config.server_model import OAuth, Server
+from pointsman.config.sections.server import OAuth, Server
 
 URL = "https://tracker.example/mcp"
 

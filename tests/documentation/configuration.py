@@ -15,8 +15,9 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from pointsman.config import auth_model, model, server_model, value_types
-from pointsman.config.part import Part
+from pointsman.config import model
+from pointsman.config.sections import auth, server, value_types
+from pointsman.config.sections.part import Part
 from pointsman.config.settings import PREFIX, Settings
 from tests.documentation.markdown import code, table
 
@@ -42,8 +43,8 @@ NAMES = {
     value_types.RequestKey: "secret",
     value_types.PublicAddress: "URL",
     value_types.IssuerAddress: "URL",
-    auth_model.Conditions: 'map of claims to values, or `"*"`',
-    auth_model.Audiences: "text or list of texts",
+    auth.Conditions: 'map of claims to values, or `"*"`',
+    auth.Audiences: "text or list of texts",
     value_types.DatabaseAddress: "text",
     value_types.CollectorAddress: "base URL",
     value_types.PeerAddress: "text",
@@ -78,7 +79,7 @@ def values() -> str:
 
 
 def parts() -> list[type[Part]]:
-    named = vars(model) | vars(server_model) | vars(auth_model)
+    named = vars(model) | vars(server) | vars(auth)
     found = [part for part in named.values() if isinstance(part, type) and issubclass(part, Part)]
     return [part for part in found if part is not Part]
 

@@ -8,7 +8,8 @@ from typing import Any, get_args
 
 import pytest
 
-from pointsman.config import model, rates_model, server_model
+from pointsman.config import model
+from pointsman.config.sections import rates, server
 from pointsman.core import errors as core
 from pointsman.router.cli.main import COMMANDS
 from pointsman.router.clients.dialects import DIALECTS
@@ -29,9 +30,9 @@ def test_a_page_is_current(page: Path) -> None:
 def test_every_part_of_the_configuration_has_its_table() -> None:
     documented_elsewhere = {  # as Project, Timeouts and TokenRates
         model.Unassigned,
-        server_model.ServerTimeouts,
-        rates_model.ServerRates,
-        rates_model.ToolRates,
+        server.ServerTimeouts,
+        rates.ServerRates,
+        rates.ToolRates,
     }
     expected = {f"configuration {part.__name__}" for part in configuration.parts() if part not in documented_elsewhere}
     assert expected <= set(names(REFERENCE / "configuration.md"))
@@ -43,15 +44,15 @@ def test_a_part_that_is_documented_with_another_has_the_same_keys() -> None:
     assert {name: (field.annotation, field.default) for name, field in settings.items()} == {
         name: (field.annotation, field.default) for name, field in project.items()
     }
-    assert server_model.ServerTimeouts.model_fields.keys() == server_model.Timeouts.model_fields.keys()
-    for rates in (rates_model.ServerRates, rates_model.ToolRates):
-        assert rates.model_fields.keys() <= rates_model.TokenRates.model_fields.keys()
+    assert server.ServerTimeouts.model_fields.keys() == server.Timeouts.model_fields.keys()
+    for some in (rates.ServerRates, rates.ToolRates):
+        assert some.model_fields.keys() <= rates.TokenRates.model_fields.keys()
 
 
 def test_the_programs_that_download_are_named() -> None:
-    text = configuration.descriptions(server_model.Timeouts)["connect_s"]
-    assert f" {server_model.DOWNLOAD_S:g} for " in text
-    assert all(f"`{program}`" in text for program in server_model.DOWNLOADERS)
+    text = configuration.descriptions(server.Timeouts)["connect_s"]
+    assert f" {server.DOWNLOAD_S:g} for " in text
+    assert all(f"`{program}`" in text for program in server.DOWNLOADERS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

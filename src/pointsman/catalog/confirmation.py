@@ -10,9 +10,9 @@ from msgspec import Struct
 from pointsman.catalog.effects import EFFECTS, Effect, effect_of
 from pointsman.catalog.identities import Identities, is_identity
 from pointsman.config.model import GatewayConfig
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
+from pointsman.config.sections.value_types import Confirm
 from pointsman.config.tool_patterns import MAX_NAME_CHARS, NamePatterns, ToolPatterns
-from pointsman.config.value_types import Confirm
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller
 

@@ -13,7 +13,7 @@ import msgspec
 
 from pointsman.catalog.apps import is_for_apps_only
 from pointsman.catalog.effects import Effect, claimed_effect
-from pointsman.catalog.scan import Flag, scan_hidden
+from pointsman.catalog.scan.scan import Flag, scan_hidden
 from pointsman.catalog.schema.arguments import ArgumentCheck
 from pointsman.core.errors import ASK_OPERATOR, NextStep, ServerUnavailableError
 from pointsman.core.model import Json, ToolKey, ToolSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 
 Effect = Literal["read", "write", "destructive"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from pointsman.catalog.identities import MARK, is_identity, person_of
 from pointsman.catalog.rights import OWNER_ID
-from pointsman.config.auth_model import Auth
 from pointsman.config.model import GatewayConfig
+from pointsman.config.sections.auth import Auth
 from pointsman.core.model import Caller
 
 GATEWAY: Final = ""  # the holder that is the gateway itself; the owner's own calls use its account

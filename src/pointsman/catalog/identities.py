@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from pointsman.config.model import Token
-from pointsman.config.value_types import Scope
+from pointsman.config.sections.value_types import Scope
 from pointsman.core.errors import UnauthorizedError
 from pointsman.core.model import WallClock
 

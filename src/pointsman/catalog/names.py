@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.providers.visible import visible_line
 
 MAX_NAME_CHARS = 200  # of a server, as models read it

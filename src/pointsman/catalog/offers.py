@@ -11,7 +11,6 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from pointsman.catalog.definition_watch import Definition, Named
 from pointsman.catalog.definitions import encode_entry, visible_entry
 from pointsman.catalog.lists.cached_list import BuildItems, Clock, ListWaits, Snapshot
 from pointsman.catalog.lists.list_cache import ListCache
@@ -26,11 +25,12 @@ from pointsman.catalog.names import (
     wrap_uri,
 )
 from pointsman.catalog.pins import PINNED, PinnedKind
-from pointsman.catalog.scan import scan_hidden
+from pointsman.catalog.scan.definition_watch import Definition, Named
+from pointsman.catalog.scan.scan import scan_hidden
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.skills import directory, skill_entries, skills_around, skills_with, wrap_skill
 from pointsman.config.model import GatewayConfig
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.kinds import PROMPTS, RESOURCES, SKILLS, TEMPLATES, ListKind
 from pointsman.core.model import Caller, Json, ToolSource
 

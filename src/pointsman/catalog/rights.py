@@ -13,9 +13,9 @@ from pointsman.catalog.identities import Identities, is_identity
 from pointsman.catalog.names import NameIndex
 from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
 from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Project, Strategy, Token, Unassigned
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
+from pointsman.config.sections.value_types import SCOPES
 from pointsman.config.tool_patterns import NamePatterns, ToolPatterns
-from pointsman.config.value_types import SCOPES
 from pointsman.core.errors import ForbiddenError, View
 from pointsman.core.model import Caller
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from pointsman.catalog.apps import has_app
-from pointsman.catalog.definition_watch import Definition, DefinitionWatch, Named
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged
 from pointsman.catalog.identities import Identities
 from pointsman.catalog.lists.cached_list import CachedList, Clock, ListFailure, ListWaits, Snapshot
@@ -40,6 +39,7 @@ from pointsman.catalog.results import (
     switched_off_notice,
 )
 from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.scan.definition_watch import Definition, DefinitionWatch, Named
 from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, read_key
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.core.errors import NOT_RUN, TRY_LATER, ServerUnavailableError, UnknownToolError

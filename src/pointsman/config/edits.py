@@ -11,7 +11,7 @@ from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import Rewritten, rewrite
 from pointsman.config.loader import validate
 from pointsman.config.pasted import CLIENT_SECTION, mended_id
-from pointsman.config.value_types import MAX_ID_CHARS
+from pointsman.config.sections.value_types import MAX_ID_CHARS
 from pointsman.config.yaml.document import Document
 from pointsman.config.yaml.text_edits import NOT_EDITABLE, EditError, Value, insert, put, remove
 from pointsman.config.yaml.tree import compose_pasted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, time, timedelta
 
-from pointsman.config.values import parse_moment
+from pointsman.config.sections.values import parse_moment
 
 _DURATION = re.compile(r"([1-9][0-9]{0,4})([hdw])")
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}

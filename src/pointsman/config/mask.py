@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from pydantic import SecretStr
 
 from pointsman.config.model import GatewayConfig
-from pointsman.config.part import Part
-from pointsman.config.server_model import Server, ServerTimeouts
+from pointsman.config.sections.part import Part
+from pointsman.config.sections.server import Server, ServerTimeouts
 
 MASK = "********"
 

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, StringConstraints, model_validator
 
-from pointsman.config.auth_model import Auth, as_list, check_issuers
-from pointsman.config.part import Part
-from pointsman.config.rates_model import TokenRates
-from pointsman.config.server_model import DOWNLOAD_S, Server, Timeouts
-from pointsman.config.value_types import (
+from pointsman.config.sections.auth import Auth, as_list, check_issuers
+from pointsman.config.sections.part import Part
+from pointsman.config.sections.rates import TokenRates
+from pointsman.config.sections.server import DOWNLOAD_S, Server, Timeouts
+from pointsman.config.sections.value_types import (
     SCOPES,
     BearerToken,
     CollectorAddress,

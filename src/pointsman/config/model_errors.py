@@ -11,9 +11,9 @@ from pydantic_core import ErrorDetails
 
 from pointsman.config.errors import closest
 from pointsman.config.model import GatewayConfig
-from pointsman.config.part import Part
-from pointsman.config.server_model import Server
-from pointsman.config.value_types import DIGEST_PATTERN, ID_PATTERN, PREFIX_PATTERN
+from pointsman.config.sections.part import Part
+from pointsman.config.sections.server import Server
+from pointsman.config.sections.value_types import DIGEST_PATTERN, ID_PATTERN, PREFIX_PATTERN
 from pointsman.config.yaml.document import Document, KeyPath
 
 MAX_EXPLAINED = 100

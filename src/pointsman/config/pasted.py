@@ -18,7 +18,7 @@ from msgspec import Struct
 from pointsman.config.errors import closest
 from pointsman.config.model import GatewayConfig
 from pointsman.config.secrets import holds_secret
-from pointsman.config.value_types import ID_PATTERN
+from pointsman.config.sections.value_types import ID_PATTERN
 from pointsman.config.yaml.document import Document, KeyPath, render
 from pointsman.config.yaml.references import input_variable
 from pointsman.config.yaml.syntax import NO_COMMENT

@@ -12,8 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.model import GatewayConfig, LogFormat, SearchApi
 from pointsman.config.model_errors import choices_of, sentence
-from pointsman.config.value_types import DatabaseAddress, RequestKey
-from pointsman.config.values import REQUEST_KEY_BYTES
+from pointsman.config.sections.value_types import DatabaseAddress, RequestKey
+from pointsman.config.sections.values import REQUEST_KEY_BYTES
 
 PREFIX = "POINTSMAN_"
 

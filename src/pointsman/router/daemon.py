@@ -17,7 +17,7 @@ from pointsman import __version__
 from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.core.model import Caller
 from pointsman.core.seams import Change
-from pointsman.router.audit.compaction import auditing
+from pointsman.router.audit.compaction.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
 from pointsman.router.auth.sign_in import Access
 from pointsman.router.downstream.server.connectors import Connectors
@@ -32,7 +32,7 @@ from pointsman.router.front.http.headers import HostRules
 from pointsman.router.front.http.protocol import guarded_protocol
 from pointsman.router.gateway.caller_ids import CallerIds
 from pointsman.router.gateway.caller_sign_in import CallerSignIns
-from pointsman.router.gateway.confirmation import Gate
+from pointsman.router.gateway.confirmation.gate import Gate
 from pointsman.router.gateway.cursors import Cursors
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.launch import Launch
@@ -45,13 +45,13 @@ from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.other_paths import OtherPaths
 from pointsman.router.owner.changes import changed_entries
 from pointsman.router.owner.channel import owner_channel
-from pointsman.router.owner.grants import grant_operations
 from pointsman.router.owner.operations import OWNER, page_link, summary
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.pins import pin_operations
 from pointsman.router.owner.replicas import channel_operations
-from pointsman.router.owner.server_sign_ins import end_accounts_of, sign_in_operations, warn_of_unused
-from pointsman.router.owner.sign_ins import SignIns
+from pointsman.router.owner.sign_in.grants import grant_operations
+from pointsman.router.owner.sign_in.page_sign_ins import SignIns
+from pointsman.router.owner.sign_in.server_sign_ins import end_accounts_of, sign_in_operations, warn_of_unused
 from pointsman.router.page.mount import PageMount
 from pointsman.router.replication import (
     authorization_server,

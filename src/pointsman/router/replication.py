@@ -17,7 +17,7 @@ from pointsman.router.gateway.large_results.store import ResultStore
 from pointsman.router.gateway.rates import Rates
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.usage import UsageMemory
-from pointsman.router.owner.sign_ins import SignIns
+from pointsman.router.owner.sign_in.page_sign_ins import SignIns
 from pointsman.router.serving import state_folder
 from pointsman.router.serving.tasks import TaskSet
 from pointsman.router.state.key_values import KeyValues

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from pointsman.core.postgres import Postgres
-from pointsman.router.audit import move_program
+from pointsman.router.audit.compaction import move_program
 from pointsman.router.audit.kept import AuditDatabaseError
 from pointsman.router.audit.postgres.reader import PostgresRows
 from pointsman.router.audit.postgres.writer import PostgresWriter
@@ -24,7 +24,7 @@ from pointsman.router.front.legacy.sessions import LIFE_S, Sessions
 from pointsman.router.gateway.large_results.store import replicas_in
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.usage import HALF_LIFE_S, UsageMemory
-from pointsman.router.owner.sign_ins import SignIns
+from pointsman.router.owner.sign_in.page_sign_ins import SignIns
 from pointsman.router.peers.peers import Peers
 from pointsman.router.peers.replica import Replica, new_id
 from pointsman.router.peers.signing import fingerprints

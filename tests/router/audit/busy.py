@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
-from pointsman.router.audit.compaction import auditing
+from pointsman.router.audit.compaction.compaction import auditing
 from tests.router.audit.samples import request
 
 IN_FLIGHT = 8

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
-from pointsman.router.audit.compaction import LONG_SEGMENTS, auditing, last_seq_in
+from pointsman.router.audit.compaction.compaction import LONG_SEGMENTS, auditing, last_seq_in
+from pointsman.router.audit.compaction.move_process import MoveProcess
 from pointsman.router.audit.database import FILE, databases_set_aside, open_to_read
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
-from pointsman.router.audit.move_process import MoveProcess
 from pointsman.router.audit.segments import FOLDER, list_segments
 from pointsman.router.audit.store import Store
 from tests.router.audit.samples import request, rows

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
-from pointsman.router.audit.compaction import auditing
+from pointsman.router.audit.compaction.compaction import auditing
 from pointsman.router.audit.segments import FOLDER, Runs, list_segments
 from tests.router.audit.busy import IN_FLIGHT
 from tests.router.audit.samples import rows

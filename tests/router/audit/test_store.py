@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from pointsman.config.model import Audit, CurrentConfig, GatewayConfig
-from pointsman.router.audit.compaction import KEEP_ALL_S, TRIM_EVERY_S, auditing, last_seq_in
+from pointsman.router.audit.compaction.compaction import KEEP_ALL_S, TRIM_EVERY_S, auditing, last_seq_in
 from pointsman.router.audit.database import FILE, SCHEMA_VERSION, NewerSchemaError, databases_set_aside, open_database
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog

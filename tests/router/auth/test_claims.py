@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pointsman.catalog.identities import is_identity, person_of
-from pointsman.config.auth_model import Auth
+from pointsman.config.sections.auth import Auth
 from pointsman.core.errors import ForbiddenError, ScopeError, UnauthorizedError
 from pointsman.router.auth.claims import MAX_LISTED, holds, identity_of, rights_of, rule_of, unnarrowed
 

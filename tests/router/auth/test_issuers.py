@@ -11,7 +11,7 @@ import jwt
 import pytest
 
 from pointsman.catalog.identities import Identities, Identity
-from pointsman.config.auth_model import Auth
+from pointsman.config.sections.auth import Auth
 from pointsman.core.errors import ForbiddenError
 from pointsman.router.auth.issuers import TRUST_S, Issuers
 from pointsman.router.auth.jwks import metadata_urls

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.config.auth_model import Auth
+from pointsman.config.sections.auth import Auth
 from pointsman.core.errors import UnauthorizedError
 from pointsman.router.auth.issuers import Issuers
 from pointsman.router.auth.jwks import KeySet

@@ -9,7 +9,7 @@ import pytest
 
 from pointsman.router.cli.common.options import ConfigCommandError
 from pointsman.router.cli.common.replay import add_earlier, case_lines, read_earlier, summarize, summary_lines
-from pointsman.router.owner.kept_cases import Case, add_ranks
+from pointsman.router.owner.search.kept_cases import Case, add_ranks
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.loader import parse
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.clients.client_file import ClientFileError
 from pointsman.router.clients.dialects import DIALECTS, user_file
 from pointsman.router.clients.found_servers import Findings, of_client, of_text, offer, points_here

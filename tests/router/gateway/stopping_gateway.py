@@ -14,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pointsman.router.gateway import confirmation, execute
-from pointsman.router.gateway.approvals import Approvals
+from pointsman.router.gateway import execute
+from pointsman.router.gateway.confirmation import gate
+from pointsman.router.gateway.confirmation.approvals import Approvals
 
 ARMED, REACHED = "armed", "reached"
 FOLDER = "STOPPING_GATEWAY_FOLDER"
@@ -71,7 +72,7 @@ def install(folder: Path) -> None:
         stops.around(name)
     stops.around("look", lambda looked: looked.answer == "once")
     stops.around("continue_round", bool)
-    stops.around_call(confirmation, "_ask")
+    stops.around_call(gate, "_ask")
     stops.around_call(execute, "send_to_server")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pointsman.router.gateway.approvals import (
+from pointsman.router.gateway.confirmation.approvals import (
     LEASE_S,
     MOST_DEFERRED,
     Approvals,

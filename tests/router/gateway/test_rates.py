@@ -13,7 +13,7 @@ import pytest
 
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.model import GatewayConfig, Listen, Token
-from pointsman.config.rates_model import TokenRates
+from pointsman.config.sections.rates import TokenRates
 from pointsman.core.errors import RateLimitedError
 from pointsman.core.model import Caller, ToolKey
 from pointsman.core.seams import COUNTED_ROUND

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.router.owner.kept_cases import MAX_BYTES, Case, KeptCasesError, keep, read_kept, read_text
+from pointsman.router.owner.search.kept_cases import MAX_BYTES, Case, KeptCasesError, keep, read_kept, read_text
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 QUERIES = TEXTS.filter(lambda text: bool(text.strip()))

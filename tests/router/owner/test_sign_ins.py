@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.router.owner.sign_ins import CODE_S, FILE, MAX_CODES, SESSION_S, SignIns
+from pointsman.router.owner.sign_in.page_sign_ins import CODE_S, FILE, MAX_CODES, SESSION_S, SignIns
 
 KEYS = ("k" * 64,)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pointsman.router.owner.client import ask
-from pointsman.router.owner.kept_cases import USUAL_FILE, read_kept
+from pointsman.router.owner.search.kept_cases import USUAL_FILE, read_kept
 from tests.router.conftest import audit_rows
 from tests.router.page.browser import Screens
 from tests.router.page.office import office

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from pointsman.catalog.definition_watch import Definition, Named, defined, held_back
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.effects import Effect
 from pointsman.catalog.lists.cached_list import Snapshot
@@ -24,6 +23,7 @@ from pointsman.catalog.overview import (
 )
 from pointsman.catalog.pins import Admission
 from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.scan.definition_watch import Definition, Named, defined, held_back
 from pointsman.catalog.tool_keys import ServerNames, may_still_list
 from pointsman.core.model import Caller, ToolSource
 

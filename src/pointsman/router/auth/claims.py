@@ -16,9 +16,9 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from pointsman.catalog.identities import MARK, MCP_SCOPE, OAUTH_SCOPES, VARIANT, rights_token
-from pointsman.config.auth_model import Auth, ClaimRule, ClaimValue
 from pointsman.config.model import ANY, Token
-from pointsman.config.value_types import SCOPES, Scope
+from pointsman.config.sections.auth import Auth, ClaimRule, ClaimValue
+from pointsman.config.sections.value_types import SCOPES, Scope
 from pointsman.core.errors import ForbiddenError, ScopeError, UnauthorizedError
 from pointsman.core.model import Json
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from pointsman.catalog.identities import Identity
 from pointsman.catalog.tokens import LEEWAY_S
-from pointsman.config.auth_model import Auth
 from pointsman.config.model import Token
+from pointsman.config.sections.auth import Auth
 from pointsman.core.errors import (
     TOKEN_AUDIENCE,
     TOKEN_EXPIRED,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from pointsman.config.auth_model import Auth
+from pointsman.config.sections.auth import Auth
 from pointsman.core.errors import SignInUnavailableError
 from pointsman.core.model import Json
 from pointsman.router.auth.fetch import FetchError, Reach, fetch_json

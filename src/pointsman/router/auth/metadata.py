@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from pointsman.catalog.identities import MCP_SCOPE
 from pointsman.config.model import GatewayConfig
-from pointsman.config.value_types import MAX_ID_CHARS
+from pointsman.config.sections.value_types import MAX_ID_CHARS
 from pointsman.core.model import Json
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"

@@ -10,7 +10,7 @@ from pointsman.catalog.effects import effect_of
 from pointsman.catalog.identities import Identities, IdentitySource, is_identity
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import GatewayConfig
-from pointsman.config.value_types import SCOPES, Scope
+from pointsman.config.sections.value_types import SCOPES, Scope
 from pointsman.core.errors import ScopeError
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.router.auth.claims import oauth_scopes

@@ -16,7 +16,7 @@ from pointsman.archive.commands.ingest import ingest
 from pointsman.archive.settings import DATABASE, SCHEMA, ArchiveSettings, SettingsError
 from pointsman.archive.settings import read_settings as read_archive_settings
 from pointsman.config.paths import find_config, state_folder
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.config.settings import read_settings
 from pointsman.router.cli.common.options import (
     ConfigCommandError,

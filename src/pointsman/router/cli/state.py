@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from pointsman.config.server_model import SEARCH_DB_PATH
+from pointsman.config.sections.server import SEARCH_DB_PATH
 from pointsman.config.settings import Settings, read_settings
 from pointsman.core.extras import install_command, postgres_is_installed
 from pointsman.router.audit.database import FILE

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from pointsman.config.model import RESERVED_SERVER_ID
 from pointsman.config.model_errors import sentence
 from pointsman.config.pasted import MAX_ID, accept_pasted, mended_id
-from pointsman.config.server_model import Server
-from pointsman.config.value_types import ID_PATTERN
+from pointsman.config.sections.server import Server
+from pointsman.config.sections.value_types import ID_PATTERN
 from pointsman.config.yaml.document import Document, render
 from pointsman.config.yaml.references import secret_references
 from pointsman.router.clients.found_servers import Findings, Found, LeftOut, points_here

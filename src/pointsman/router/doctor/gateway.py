@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pointsman.catalog.definition_watch import counted
+from pointsman.catalog.scan.definition_watch import counted
 from pointsman.core.errors import (
     TOKEN_AUDIENCE,
     TOKEN_EXPIRED,

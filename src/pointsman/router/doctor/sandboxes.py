@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.doctor.findings import Finding, Inspected
 from pointsman.router.downstream.bundled import secret_values
 from pointsman.router.downstream.stdio.environment import child_environment

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from itertools import islice
 
-from pointsman.config.auth_model import Auth
 from pointsman.config.model import GatewayConfig
+from pointsman.config.sections.auth import Auth
 from pointsman.router.auth.claims import rights_of
 from pointsman.router.auth.fetch import FetchError
 from pointsman.router.doctor.findings import Finding, Inspected, unread_text

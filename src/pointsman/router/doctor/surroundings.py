@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import read_rows
 from pointsman.router.doctor.findings import Finding, Inspected, unread_text

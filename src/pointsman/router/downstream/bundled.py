@@ -11,8 +11,8 @@ from pydantic import SecretStr
 
 from pointsman.config.errors import ConfigError, ConfigProblem
 from pointsman.config.model import GatewayConfig
-from pointsman.config.server_model import SEARCH_DB_PATH, Server
-from pointsman.config.values import is_database_address
+from pointsman.config.sections.server import SEARCH_DB_PATH, Server
+from pointsman.config.sections.values import is_database_address
 
 SEARCH_DB_SCHEMA = "SEARCH_DB_SCHEMA"  # the environment variable that names the tables' namespace in PostgreSQL
 _MOST_SCHEMA_CHARS = 63  # PostgreSQL's limit

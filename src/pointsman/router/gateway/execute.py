@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-
-from msgspec.structs import replace
 
 from pointsman.catalog.confirmation import ConfirmRules
 from pointsman.catalog.definitions import KnownTool
@@ -20,13 +17,11 @@ from pointsman.core.errors import (
     GatewayError,
     InvalidArgumentsError,
     NotSentError,
-    ServerUnavailableError,
     SignInRequiredError,
     UnknownToolError,
 )
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.core.rounds import long_turn
-from pointsman.core.sdk import INPUT_REQUIRED_METHODS
 from pointsman.core.seams import (
     CONFIRMATION,
     COUNTED_ROUND,
@@ -34,18 +29,17 @@ from pointsman.core.seams import (
     BackChannel,
     FrontRequest,
     ProtocolError,
-    Span,
 )
 from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending
 from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.server.fleet import Fleet
-from pointsman.router.downstream.server.server import RESTART_S, DownstreamServer
+from pointsman.router.downstream.server.server import RESTART_S
 from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
 from pointsman.router.gateway.caller_ids import CALLER_KEY, CallerIds
 from pointsman.router.gateway.caller_sign_in import CallerSignIns
 from pointsman.router.gateway.check_process import CheckProcess
-from pointsman.router.gateway.confirmation import Gate
+from pointsman.router.gateway.confirmation.gate import Gate
 from pointsman.router.gateway.execute_parameters import (
     MAX_LEVELS,
     REPEATED,
@@ -67,10 +61,9 @@ from pointsman.router.gateway.results import (
     marked_as_data,
     size_undecoded,
 )
-from pointsman.router.gateway.rounds import RecordedRounds
+from pointsman.router.gateway.send import send_to_server
 
 RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
-_ROUND_KEYS = frozenset({"inputResponses", "requestState"})
 
 
 class Executor:
@@ -439,56 +432,6 @@ class Executor:
             await asyncio.sleep(retry_s)
             retry_s *= 2
         raise not_sent
-
-
-def send_to_server(
-    fleet: Fleet,
-    server_id: str,
-    params: Json,
-    request: FrontRequest,
-    back: BackChannel,
-    record: Record,
-    spent_s: float = 0.0,
-    session: object | None = None,
-) -> Awaitable[Json]:
-    """Send a request, with the answers that a modern client repeats it with. Each round of questions has a row.
-
-    Await the result at once. With `session`, only while that is the server's.
-
-    Raises:
-        GatewayError, DownstreamError: see `Downstream.request`.
-    """
-    server = fleet.servers.get(server_id)
-    if server is None:  # a reload removed it after the request was resolved
-        raise ServerUnavailableError(server_id, "it was taken out of the configuration")
-    if not _ROUND_KEYS.isdisjoint(request.params) and request.method in INPUT_REQUIRED_METHODS:
-        params |= {key: value for key, value in request.params.items() if key in _ROUND_KEYS}
-    if request.client.era == "modern":  # a legacy client answers within its one request and row
-        back = RecordedRounds(back, request, record)
-    if request.span is not None:
-        return _send_traced(request.span, server, params, request, back, spent_s, session)
-    return server.request(request.method, params, request, back, spent_s, session)
-
-
-async def _send_traced(
-    parent: Span,
-    server: DownstreamServer,
-    params: Json,
-    request: FrontRequest,
-    back: BackChannel,
-    spent_s: float,
-    session: object | None,
-) -> Json:
-    """`DownstreamServer.request` with a span of its own, which the server's own spans can continue."""
-    version = server.introduction.version if server.introduction is not None else ""
-    span = parent.call(server.id, version, request.method, params)
-    try:
-        result = await server.request(request.method, params, replace(request, span=span), back, spent_s, session)
-    except BaseException as error:
-        span.end(error)
-        raise
-    span.end(result)
-    return result
 
 
 def _ending(result: Json, bundled: bool) -> tuple[Ending, str | None]:

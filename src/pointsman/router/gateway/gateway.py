@@ -27,7 +27,7 @@ from pointsman.router.gateway.caller_ids import CallerIds
 from pointsman.router.gateway.caller_sign_in import CallerSignIns
 from pointsman.router.gateway.changes import ChangeHub
 from pointsman.router.gateway.check_process import CheckProcess
-from pointsman.router.gateway.confirmation import Gate
+from pointsman.router.gateway.confirmation.gate import Gate
 from pointsman.router.gateway.cursors import Cursors, refuse_any
 from pointsman.router.gateway.discover import discover
 from pointsman.router.gateway.execute import Executor

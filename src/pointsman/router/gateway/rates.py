@@ -16,7 +16,7 @@ from msgspec import Struct
 from pointsman.catalog.identities import MARK, person_of
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.model import GatewayConfig, Token
-from pointsman.config.part import Part
+from pointsman.config.sections.part import Part
 from pointsman.core.errors import RateLimitedError
 from pointsman.core.model import Caller, Json, ToolKey, WallClock
 from pointsman.core.seams import COUNTED_ROUND

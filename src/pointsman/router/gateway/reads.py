@@ -23,9 +23,9 @@ from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.downstream.server.caller_accounts import CallerAccounts
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.gateway.caller_sign_in import CallerSignIns
-from pointsman.router.gateway.execute import send_to_server
 from pointsman.router.gateway.rates import Rates
 from pointsman.router.gateway.results import ResourceLinks, as_own_result
+from pointsman.router.gateway.send import send_to_server
 
 RESOURCE_NOT_FOUND = -32002  # of the legacy era; the modern era uses invalid params
 _MAX_URI_CHARS = 8_192  # parsed for the audit, which shows less; callers can send megabytes

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeVar
 
 from pointsman.core.model import Json
-from pointsman.router.gateway.approvals import Approvals, Pending, Standing
-from pointsman.router.gateway.confirmation import SessionAnswer, secret_of
-from pointsman.router.gateway.confirmation_text import is_shortened
+from pointsman.router.gateway.confirmation.approvals import Approvals, Pending, Standing
+from pointsman.router.gateway.confirmation.gate import SessionAnswer, secret_of
+from pointsman.router.gateway.confirmation.question_text import is_shortened
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.parameters import read_text
 from pointsman.router.owner.parts import Parts

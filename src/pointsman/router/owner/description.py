@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pointsman.catalog.rights import RightsIndex
-from pointsman.catalog.scan import Flag
+from pointsman.catalog.scan.scan import Flag
 from pointsman.config.model import GatewayConfig, Project
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.model import Caller, Json
 from pointsman.providers.visible import visible_line
 from pointsman.router.downstream.stdio.launch import argument_path

@@ -22,7 +22,7 @@ from pointsman.catalog.names import display_name
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.errors import closest
 from pointsman.config.secrets import mask_secrets
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import CannotAskError, Client, FrontRequest, ProtocolError
@@ -36,9 +36,9 @@ from pointsman.router.owner.description import describe_flags, kind_of, target_o
 from pointsman.router.owner.last_words import telling_lines
 from pointsman.router.owner.parameters import read_count, read_object, read_objects, read_text, read_texts, read_words
 from pointsman.router.owner.parts import Parts
-from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
-from pointsman.router.owner.sign_ins import CODE_S
+from pointsman.router.owner.search.replay import replay
+from pointsman.router.owner.sign_in.page_sign_ins import CODE_S
 from pointsman.router.owner.typed_arguments import typed
 from pointsman.router.owner.wording import for_owner, result_for_owner
 from pointsman.router.state.key_values import StateAwayError

@@ -21,7 +21,7 @@ from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Metrics
 from pointsman.router.observe.recent import RecentFigures
-from pointsman.router.owner.sign_ins import SignIns
+from pointsman.router.owner.sign_in.page_sign_ins import SignIns
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.state.pins import Pins
 

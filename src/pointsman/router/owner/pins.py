@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from pointsman.catalog.pins import FORMAT, Digests, Gone, Held
-from pointsman.catalog.scan import Flag, scan_hidden, scan_tool
+from pointsman.catalog.scan.scan import Flag, scan_hidden, scan_tool
 from pointsman.core.model import Json
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.operations import described_server

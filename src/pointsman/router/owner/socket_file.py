@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from pointsman.router.serving import unix_address
 from pointsman.router.serving.unix_address import is_own, reachable
 
 FILE = "owner.sock"
@@ -25,21 +26,7 @@ def listen(folder: Path) -> socket.socket:
         OSError: it cannot be created there.
         SocketPathError
     """
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    fresh = folder / f".{FILE}"
-    try:
-        os.fchmod(listener.fileno(), 0o600)  # Linux creates the file with this mode
-        fresh.unlink(missing_ok=True)
-        with reachable(fresh) as address:
-            listener.bind(address)
-        fresh.chmod(0o600)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-        fresh.replace(folder / FILE)  # a client finds the old one, which refuses, or one that is ready
-    except BaseException:
-        listener.close()
-        raise
-    return listener
+    return unix_address.listen(folder / FILE, BACKLOG)
 
 
 def connect(folder: Path, timeout_s: float) -> socket.socket:

@@ -15,7 +15,7 @@ from pointsman.core.errors import UnauthorizedError
 from pointsman.router.owner.approvals import count_waiting
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.parts import Parts
-from pointsman.router.owner.sign_ins import SESSION_S, SIGN_IN, Session
+from pointsman.router.owner.sign_in.page_sign_ins import SESSION_S, SIGN_IN, Session
 from pointsman.router.page.events import Streams
 from pointsman.router.page.forms import FormError, read_form
 from pointsman.router.page.registry import Handler, load_screens

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from pointsman.catalog.holders import Holder, holder_of, issuer_of
 from pointsman.catalog.identities import is_identity, person_of
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.errors import RefusedError
 from pointsman.core.escape import escaped
 from pointsman.router.auth.fetch import is_loopback_host
@@ -33,7 +33,7 @@ from pointsman.router.downstream.oauth.links import CONNECT, LINK_S, VISIT_S, Li
 from pointsman.router.downstream.oauth.proof import begin_proof, finish_proof
 from pointsman.router.downstream.oauth.store import digest
 from pointsman.router.owner.parts import Parts
-from pointsman.router.owner.sign_ins import CONSENT, PAGE
+from pointsman.router.owner.sign_in.page_sign_ins import CONSENT, PAGE
 from pointsman.router.page.forms import FormError, read_form
 from pointsman.router.page.rendering import Renderer
 from pointsman.router.page.safety import check_origin, secured

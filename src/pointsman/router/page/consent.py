@@ -22,8 +22,8 @@ from starlette.types import Receive, Scope, Send
 
 from pointsman.config.expiry import read_expiry
 from pointsman.config.model import ANY, UNASSIGNED
-from pointsman.config.value_types import SCOPES
-from pointsman.config.values import parse_moment
+from pointsman.config.sections.value_types import SCOPES
+from pointsman.config.sections.values import parse_moment
 from pointsman.core.errors import UnauthorizedError
 from pointsman.router.auth.server import redirects
 from pointsman.router.auth.server.clients import is_document
@@ -39,7 +39,7 @@ from pointsman.router.auth.server.requests import (
 )
 from pointsman.router.auth.server.server import AUTHORIZE, AuthorizationServer, Choice
 from pointsman.router.owner.parts import Parts
-from pointsman.router.owner.sign_ins import CONSENT, CONSENT_S, SIGN_IN, Session
+from pointsman.router.owner.sign_in.page_sign_ins import CONSENT, CONSENT_S, SIGN_IN, Session
 from pointsman.router.page.forms import FormError, read_form
 from pointsman.router.page.rendering import Renderer
 from pointsman.router.page.safety import check_csrf, check_origin, secured

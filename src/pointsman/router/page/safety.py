@@ -7,7 +7,7 @@ import secrets
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pointsman.router.owner.sign_ins import Session
+from pointsman.router.owner.sign_in.page_sign_ins import Session
 from pointsman.router.page.forms import FormError
 
 SECURITY = {

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from pointsman.router.owner.changes import Edit, apply_edit, previewed
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.parts import Parts
-from pointsman.router.owner.sign_ins import Session
+from pointsman.router.owner.sign_in.page_sign_ins import Session
 from pointsman.router.page.diff import diff_lines
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import Final
 
 from pointsman.router.peers.peers import Peers
 from pointsman.router.peers.replica import Replica, new_id
+from pointsman.router.serving import unix_address
 from pointsman.router.serving.state_folder import StateFolderError, replica_folders, unwritable
-from pointsman.router.serving.unix_address import SocketPathError, reachable
+from pointsman.router.serving.unix_address import SocketPathError
 
 BACKLOG: Final = 1024
 _SOCKET: Final = re.compile(r"([0-9a-f]{8})\.sock")
@@ -52,19 +53,11 @@ def listen(folder: Path, replica_id: str) -> tuple[Replica, socket.socket]:
     for stale in _sockets_in(folder):
         Path(stale.address.removeprefix("unix:")).unlink(missing_ok=True)
     path = folder / f"{replica_id}.sock"
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        os.fchmod(listener.fileno(), 0o600)  # Linux creates the file with this mode
-        with reachable(path) as address:
-            listener.bind(address)
-        path.chmod(0o600)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
+        listener = unix_address.listen(path, BACKLOG)
     except SocketPathError as error:
-        listener.close()
         raise StateFolderError(str(error)) from error
     except OSError as error:
-        listener.close()
         raise unwritable(folder, error) from error
     return Replica(replica_id, f"unix:{path}"), listener
 

@@ -1,4 +1,4 @@
-"""The address of a unix socket at a path of any length. Imports nothing that makes a command slow."""
+"""Unix sockets at a path of any length, for their owner only. Imports nothing that makes a command slow."""
 
 from __future__ import annotations
 
@@ -36,6 +36,30 @@ def reachable(path: Path) -> Iterator[str]:
     finally:
         with suppress(OSError):
             os.close(handle)
+
+
+def listen(path: Path, backlog: int) -> socket.socket:
+    """Return a listening socket for this user only, which replaces one at the same path atomically.
+
+    Raises:
+        OSError: it cannot be created there.
+        SocketPathError
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    fresh = path.with_name(f".{path.name}")
+    try:
+        os.fchmod(listener.fileno(), 0o600)  # Linux creates the file with this mode
+        fresh.unlink(missing_ok=True)
+        with reachable(fresh) as address:
+            listener.bind(address)
+        fresh.chmod(0o600)
+        listener.listen(backlog)
+        listener.setblocking(False)
+        fresh.replace(path)  # a client finds the old one, which refuses, or one that is ready
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def is_own(connection: socket.socket) -> bool:

@@ -35,7 +35,7 @@ from pointsman.catalog.pins import (
     encode_table,
     name_in,
 )
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.model import Json
 from pointsman.router.state.key_values import ABSENT, MAX_VALUE_BYTES, KeyValues, StateAwayError
 

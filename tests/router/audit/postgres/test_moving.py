@@ -15,13 +15,13 @@ import pytest
 from pointsman.config.model import Audit, CurrentConfig, GatewayConfig, Limits
 from pointsman.core.errors import AuditUnavailableError
 from pointsman.core.postgres import Postgres, PostgresAwayError, psycopg
-from pointsman.router.audit.compaction import auditing
+from pointsman.router.audit.compaction.compaction import auditing
+from pointsman.router.audit.compaction.move_process import MoveProcess
+from pointsman.router.audit.compaction.move_program import DATABASE, REPLICA
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.kept import AuditDatabaseError, move
 from pointsman.router.audit.log import AuditLog
-from pointsman.router.audit.move_process import MoveProcess
-from pointsman.router.audit.move_program import DATABASE, REPLICA
 from pointsman.router.audit.postgres.writer import PostgresWriter
 from pointsman.router.audit.query import read_rows
 from pointsman.router.audit.segments import FOLDER, list_segments

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from starlette.applications import Starlette
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
-from pointsman.config.value_types import SCOPES, Scope
+from pointsman.config.sections.value_types import SCOPES, Scope
 from pointsman.core.errors import SignInUnavailableError, UnauthorizedError
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pointsman.config.model import Limits
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.downstream.connection import Connection
 from pointsman.router.downstream.http.connect import connect_http
 from pointsman.router.downstream.oauth.service import ServerSignIns

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.auth.fetch import Reach
 from pointsman.router.downstream.connection import ConnectionLostError, SignInNeededError
 from pointsman.router.downstream.oauth.discovery import SignInError, find_resource
@@ -359,7 +359,7 @@ async def test_a_sealed_sign_in_cannot_be_moved_to_another_server_or_holder(tmp_
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.downstream.oauth.settings import OAuthSettings
 from pointsman.router.downstream.oauth.store import SignInStore
 from pointsman.router.downstream.oauth.token_source import TokenSource

@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.config.server_model import Timeouts
+from pointsman.config.sections.server import Timeouts
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.router.downstream.connection import Call, Connection, OnNotification, SignInNeededError
 from pointsman.router.downstream.http.connect import connect_http

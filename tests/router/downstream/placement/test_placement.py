@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import CannotAskError, Client, ClientGoneError, FrontRequest, ProtocolError

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import GatewayConfig, Limits
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.downstream.server.connectors import Connectors
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs

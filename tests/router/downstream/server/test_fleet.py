@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pointsman.config.model import GatewayConfig, Limits
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Era

@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.config.server_model import Timeouts
+from pointsman.config.sections.server import Timeouts
 from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.model import Json, ToolSource
 from pointsman.core.seams import CannotAskError, Change, Downstream, FrontRequest

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.config.server_model import Timeouts
+from pointsman.config.sections.server import Timeouts
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Json
 from pointsman.router.downstream.connection import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.config.loader import parse
-from pointsman.config.server_model import DOWNLOAD_S
+from pointsman.config.sections.server import DOWNLOAD_S
 from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stdio.child import Command, SystemProcesses
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.config.server_model import Sandbox, ServerLimits
+from pointsman.config.sections.server import Sandbox, ServerLimits
 from pointsman.router.downstream.connection import Call, ConnectionLostError
 from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stdio import landlock
@@ -389,7 +389,7 @@ def test_a_temporary_folder_in_use_is_not_deleted(tmp_path: Path) -> None:
 
 
 HOST_WITHOUT_NAMESPACES = """
-from pointsman.config.server_model import Sandbox
+from pointsman.config.sections.server import Sandbox
 from pointsman.router.downstream.stdio.launch import Confined, SandboxRefusedError
 from pointsman.router.downstream.stdio.sandbox import plan, this_host
 

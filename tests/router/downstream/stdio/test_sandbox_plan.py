@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pointsman.config.server_model import Sandbox, Server, ServerLimits
+from pointsman.config.sections.server import Sandbox, Server, ServerLimits
 from pointsman.router.downstream.stdio.landlock import Abilities
 from pointsman.router.downstream.stdio.launch import Confined, SandboxRefusedError
 from pointsman.router.downstream.stdio.sandbox import Host, plan

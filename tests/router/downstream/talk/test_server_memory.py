@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.downstream.talk.server_memory import FILE, ServerMemory
 from tests.gateway_process import gateway_process
 from tests.router.downstream.talk.test_questions_over_stdio import asker

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 from msgspec import Struct
 
 from pointsman.catalog.identities import OAUTH_SCOPES
-from pointsman.config.value_types import SCOPES, Scope
+from pointsman.config.sections.value_types import SCOPES, Scope
 from pointsman.router.auth import metadata
 from pointsman.router.auth.server import redirects
 

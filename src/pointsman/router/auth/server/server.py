@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from pointsman.catalog.identities import Identity, person_of
 from pointsman.config.model import CurrentConfig, Token
-from pointsman.config.value_types import Scope
+from pointsman.config.sections.value_types import Scope
 from pointsman.core.errors import SignInUnavailableError, UnauthorizedError
 from pointsman.core.model import Json, WallClock
 from pointsman.router.audit.log import AuditLog

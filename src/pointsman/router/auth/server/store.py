@@ -20,7 +20,7 @@ import msgspec
 from pointsman.catalog.identities import VARIANT, rights_token
 from pointsman.config.model import Token
 from pointsman.config.secrets import PREFIX
-from pointsman.config.value_types import SCOPES, Scope
+from pointsman.config.sections.value_types import SCOPES, Scope
 from pointsman.router.state.key_values import KeyValues, StateAwayError
 
 CODE_S: Final = 60.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pointsman.router.cli.common.options import ConfigCommandError
 from pointsman.router.cli.common.output import paint, table
-from pointsman.router.owner.kept_cases import NOW, Case
+from pointsman.router.owner.search.kept_cases import NOW, Case
 
 MAX_CHANGES = 20  # shown
 FAR = 5  # a rank behind which a model that asks for few results does not see a tool

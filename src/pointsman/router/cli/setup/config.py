@@ -17,7 +17,7 @@ from pointsman.config.errors import ConfigError
 from pointsman.config.loader import advice, examine, read_text
 from pointsman.config.mask import mask_config
 from pointsman.config.model import GatewayConfig
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.config.settings import apply_overrides, read_settings
 from pointsman.router.cli.common.edited import Edited
 from pointsman.router.cli.common.options import (

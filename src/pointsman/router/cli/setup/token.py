@@ -21,8 +21,8 @@ from pointsman.config.files import ReplaceError
 from pointsman.config.loader import load_tokens
 from pointsman.config.model import Token
 from pointsman.config.secrets import digest, new_secret
+from pointsman.config.sections.value_types import SCOPES, Scope
 from pointsman.config.settings import read_settings
-from pointsman.config.value_types import SCOPES, Scope
 from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.edited import Edited, require_projects
 from pointsman.router.cli.common.gateway_address import edited_url

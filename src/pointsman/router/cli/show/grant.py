@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pointsman.config.value_types import SCOPES
+from pointsman.config.sections.value_types import SCOPES
 from pointsman.router.cli.common.options import json_option, note, state_dir_option
 from pointsman.router.cli.common.output import echo, print_json, table
 from pointsman.router.cli.common.owner import ask_gateway

@@ -24,7 +24,7 @@ from pointsman.router.cli.common.options import (
 from pointsman.router.cli.common.output import echo, paint, print_json
 from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, plural, progress
 from pointsman.router.cli.show.audit import Moment, report_read_errors
-from pointsman.router.owner.kept_cases import EXAMPLE, USUAL_FILE, Case, KeptCasesError, add_ranks, read_kept
+from pointsman.router.owner.search.kept_cases import EXAMPLE, USUAL_FILE, Case, KeptCasesError, add_ranks, read_kept
 
 MAX_DESCRIPTION = 100
 CALL_S = 86_400.0  # the gateway limits a call by `timeouts.call_s`

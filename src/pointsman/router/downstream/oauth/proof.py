@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pointsman.catalog.identities import MCP_SCOPE
-from pointsman.config.auth_model import Auth
+from pointsman.config.sections.auth import Auth
 from pointsman.router.auth.fetch import Reach
 from pointsman.router.downstream.oauth import tokens
 from pointsman.router.downstream.oauth.discovery import SignInError, find_server

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.model import WallClock
 from pointsman.router.auth.fetch import FetchError, checked_url, is_loopback_host
 from pointsman.router.downstream.connection import ConnectionLostError

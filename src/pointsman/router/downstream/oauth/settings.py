@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.auth.fetch import Reach
 from pointsman.router.downstream.oauth.documents import AuthorizationServer
 from pointsman.router.downstream.oauth.store import Credential

@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import socket
 import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from pointsman.config.model import Limits
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError, OnNotification
 from pointsman.router.downstream.placement.carried import connect_carried
 from pointsman.router.downstream.placement.host import HostedConnection
-from pointsman.router.serving.unix_address import SocketPathError, reachable
+from pointsman.router.serving.unix_address import SocketPathError, listen
 
 FOLDER: Final = "placement"
 PRECEDENCE_S: Final = 0.3  # for the worker that a server is meant for
@@ -118,7 +117,7 @@ class _Lock:
         """Open the server's own connection, and serve other workers with it. Raises ConnectionLostError."""
         hosted = _Hosted(self, on_notification, most_bytes)
         try:
-            await hosted.listen(_listen(self._path))
+            await hosted.listen(listen(self._path, _BACKLOG))
             previous, self._newest = self._newest, hosted
             hosted.attach(await connect(hosted.notified))
             if previous is not None:  # it has served until now
@@ -161,22 +160,3 @@ class _Hosted(HostedConnection):
             lock, self._lock = self._lock, None
             if lock is not None:
                 lock.release(self)
-
-
-def _listen(path: Path) -> socket.socket:
-    """Return a listening socket, which replaces one at the same path. Raises OSError, SocketPathError."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    fresh = path.with_name(f".{path.name}")
-    try:
-        os.fchmod(listener.fileno(), 0o600)  # Linux creates the file with this mode
-        fresh.unlink(missing_ok=True)
-        with reachable(fresh) as address:
-            listener.bind(address)
-        fresh.chmod(0o600)
-        listener.listen(_BACKLOG)
-        listener.setblocking(False)
-        fresh.replace(path)  # a worker finds the old one, which refuses, or one that is ready
-    except BaseException:
-        listener.close()
-        raise
-    return listener

@@ -11,7 +11,7 @@ from msgspec import Struct
 from pointsman.catalog.holders import GATEWAY, holder_of
 from pointsman.catalog.identities import person_of
 from pointsman.config.model import GatewayConfig
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller
 from pointsman.router.downstream.bundled import secret_values

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from pointsman.config.mask import hidden_values
 from pointsman.config.model import GatewayConfig, Limits
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.downstream.bundled import bundled_environment, secret_values
 from pointsman.router.downstream.connection import Connect, Connection, OnNotification, StoredTokens
 from pointsman.router.downstream.server.caller_accounts import CallerAccounts

@@ -11,8 +11,8 @@ from msgspec import Struct, field
 
 from pointsman.catalog.names import display_name
 from pointsman.config.model import GatewayConfig, Limits
-from pointsman.config.rates_model import ServerRates
-from pointsman.config.server_model import Server, ServerTimeouts
+from pointsman.config.sections.rates import ServerRates
+from pointsman.config.sections.server import Server, ServerTimeouts
 from pointsman.core.model import ServerStatus, WallClock
 from pointsman.router.downstream.connection import Connect
 from pointsman.router.downstream.server.caller_accounts import CallerAccounts

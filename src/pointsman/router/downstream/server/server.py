@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from pointsman.config.server_model import Timeouts
+from pointsman.config.sections.server import Timeouts
 from pointsman.core.errors import (
     MAY_HAVE_RUN,
     NOT_RUN,

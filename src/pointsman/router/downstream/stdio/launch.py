@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pointsman.config.server_model import Sandbox, ServerLimits
+from pointsman.config.sections.server import Sandbox, ServerLimits
 
 AS_CONFINED = "as its entry confines it"  # in the reason of a refusal, which lasts until something is changed
 FILTER_HANDLE = "@filter"  # among the arguments: the number of a file handle with `Launch.filter`

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pointsman.config.server_model import DOWNLOADERS, Sandbox, ServerLimits
+from pointsman.config.sections.server import DOWNLOADERS, Sandbox, ServerLimits
 from pointsman.router.downstream.stdio import landlock
 from pointsman.router.downstream.stdio.landlock import Abilities, Confinement, Rules
 from pointsman.router.downstream.stdio.launch import (

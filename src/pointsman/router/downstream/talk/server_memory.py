@@ -19,7 +19,7 @@ import msgspec
 
 from pointsman.catalog.effects import Effect
 from pointsman.catalog.overview import kept_names
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.router.downstream.bundled import secret_values
 
 logger = logging.getLogger(__name__)

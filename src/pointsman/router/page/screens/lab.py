@@ -11,12 +11,20 @@ from starlette.responses import Response
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.router.gateway.meta_tools import MAX_QUERIES, MAX_RESULTS
-from pointsman.router.owner import lab
 from pointsman.router.owner.channel import OwnerError
-from pointsman.router.owner.kept_cases import USUAL_FILE, WORST_RANK, Case, KeptCasesError, add_ranks, keep, read_kept
 from pointsman.router.owner.operations import replay_cases, servers
 from pointsman.router.owner.parts import Parts
-from pointsman.router.owner.replay import MAX_CASES
+from pointsman.router.owner.search import lab
+from pointsman.router.owner.search.kept_cases import (
+    USUAL_FILE,
+    WORST_RANK,
+    Case,
+    KeptCasesError,
+    add_ranks,
+    keep,
+    read_kept,
+)
+from pointsman.router.owner.search.replay import MAX_CASES
 from pointsman.router.page.registry import Screen
 from pointsman.router.page.screens.tools import MAX_SHOWN
 from pointsman.router.page.tool_form import pretty

@@ -20,7 +20,7 @@ from pointsman.router.clients.setup import snippet
 from pointsman.router.observe.metrics import Metrics
 from pointsman.router.owner.operations import OWNER, status
 from pointsman.router.owner.parts import Parts
-from pointsman.router.owner.sign_ins import SIGN_IN
+from pointsman.router.owner.sign_in.page_sign_ins import SIGN_IN
 from pointsman.router.page import charts
 from pointsman.router.page.registry import Screen
 from pointsman.router.page.view import View

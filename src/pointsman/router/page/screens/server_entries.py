@@ -9,7 +9,7 @@ from typing import Any
 
 from pointsman.config.errors import closest
 from pointsman.config.pasted import mended_id
-from pointsman.config.server_model import OAuth, Server
+from pointsman.config.sections.server import OAuth, Server
 from pointsman.config.yaml.text_edits import Value
 from pointsman.router.clients.client_file import ClientFileError
 from pointsman.router.clients.found_servers import Found, LeftOut, leads_here, of_text

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.model import Json
 from pointsman.router.auth.fetch import is_loopback_host
 from pointsman.router.downstream.oauth.client_document import PAGE_CALLBACK
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.parts import Parts
-from pointsman.router.owner.server_sign_ins import (
+from pointsman.router.owner.sign_in.server_sign_ins import (
     LOGIN,
     begin_sign_in,
     credentials,

@@ -18,7 +18,7 @@ from pointsman.config.expiry import has_expired, read_expiry, show_expiry
 from pointsman.config.files import Rewritten
 from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Token
 from pointsman.config.secrets import digest, new_secret
-from pointsman.config.value_types import SCOPES, Scope
+from pointsman.config.sections.value_types import SCOPES, Scope
 from pointsman.core.model import Json
 from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import LastUse, last_uses
@@ -28,7 +28,7 @@ from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, 
 from pointsman.router.clients.setup import snippet
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.description import unseen_servers, unseen_text
-from pointsman.router.owner.grants import grants, revoke_grant
+from pointsman.router.owner.sign_in.grants import grants, revoke_grant
 from pointsman.router.page.registry import Screen
 from pointsman.router.page.screens.projects import NO_PROJECT, read_patterns
 from pointsman.router.page.view import CLIENT, View

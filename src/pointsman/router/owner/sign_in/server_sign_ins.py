@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pointsman.catalog.holders import GATEWAY, Holder, holder_of, is_current
 from pointsman.config.model import CurrentConfig, GatewayConfig
-from pointsman.config.server_model import Server
+from pointsman.config.sections.server import Server
 from pointsman.core.model import Caller, Json
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.auth.server.store import IDENTITY

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from pointsman.config.part import Part
-from pointsman.config.rates_model import ServerRates, ToolRates
-from pointsman.config.value_types import (
+from pointsman.config.sections.part import Part
+from pointsman.config.sections.rates import ServerRates, ToolRates
+from pointsman.config.sections.value_types import (
     CallerName,
     ClientId,
     Confirm,
@@ -31,7 +31,7 @@ from pointsman.config.value_types import (
     VariableName,
     WebAddress,
 )
-from pointsman.config.values import is_database_address, is_private_link, parse_oauth
+from pointsman.config.sections.values import is_database_address, is_private_link, parse_oauth
 
 SEARCH_DB_PATH = "SEARCH_DB_PATH"  # the environment variable that names the store of a bundled archive
 # Programs that may download a server before they start it, and the default of their `connect_s`.

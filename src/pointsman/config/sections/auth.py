@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
-from pointsman.config.part import Part
-from pointsman.config.rates_model import TokenRates
-from pointsman.config.value_types import (
+from pointsman.config.sections.part import Part
+from pointsman.config.sections.rates import TokenRates
+from pointsman.config.sections.value_types import (
     SCOPES,
     ClientId,
     Confirm,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pointsman.config.part import Part
-from pointsman.config.value_types import Count
+from pointsman.config.sections.part import Part
+from pointsman.config.sections.value_types import Count
 
 
 class TokenRates(Part):

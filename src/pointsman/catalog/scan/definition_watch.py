@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pointsman.catalog.definitions import KnownTool, quote_names
 from pointsman.catalog.pins import Held, PinnedKind
-from pointsman.catalog.scan import Flag, scan_hidden, scan_names, scan_tool
+from pointsman.catalog.scan.scan import Flag, scan_hidden, scan_names, scan_tool
 from pointsman.core.model import Json
 from pointsman.core.rounds import giving_way
 

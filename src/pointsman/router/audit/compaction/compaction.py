@@ -15,11 +15,11 @@ from pathlib import Path
 
 from pointsman.config.model import Audit, CurrentConfig
 from pointsman.core.model import WallClock
+from pointsman.router.audit.compaction.move_process import MoveProcess
 from pointsman.router.audit.database import FILE, NewerSchemaError, open_to_read
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.kept import READ_ERRORS, RowWriter, journal_bytes, move
 from pointsman.router.audit.log import AuditLog, Observer
-from pointsman.router.audit.move_process import MoveProcess
 from pointsman.router.audit.segments import FOLDER, list_segments
 from pointsman.router.audit.store import Store
 from pointsman.router.serving.tasks import TaskSet

@@ -31,8 +31,8 @@ from pointsman.router.gateway.meta_tools import MAX_RESULTS
 from pointsman.router.gateway.results import structured
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.parts import Parts
-from pointsman.router.owner.replay import provider_of
 from pointsman.router.owner.savings import CHARS_PER_TOKEN
+from pointsman.router.owner.search.replay import provider_of
 
 IN_USE = ""  # the search that the caller's project uses
 MAX_EXAMPLES = 5  # names of tools for each reason and server

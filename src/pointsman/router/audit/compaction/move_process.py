@@ -13,6 +13,7 @@ from pathlib import Path
 
 IDLE_TIME_S = 2.0  # how long a move uses only the time that the machine has left; then it has a low priority
 ANSWER_S = 60.0
+_PROGRAM = "pointsman.router.audit.compaction.move_program"
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +75,13 @@ class MoveProcess:
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - our own program
-            (sys.executable, "-P", "-m", "pointsman.router.audit.move_program", str(self._state_dir.absolute())),
+            (
+                sys.executable,
+                "-P",
+                "-m",
+                "pointsman.router.audit.compaction.move_program",
+                str(self._state_dir.absolute()),
+            ),
             bufsize=0,
             env={**os.environ, **self._environment} if self._environment else None,
             stdin=subprocess.PIPE,

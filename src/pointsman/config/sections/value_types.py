@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr, StringConstraints
 
-from pointsman.config.tool_patterns import check_pattern, check_patterns
-from pointsman.config.values import (
+from pointsman.config.sections.values import (
     MAX_MEMORY,
     MIN_MEMORY,
     check_base_url,
@@ -40,6 +39,7 @@ from pointsman.config.values import (
     reject_null_character,
     resolve_path,
 )
+from pointsman.config.tool_patterns import check_pattern, check_patterns
 
 Scope = Literal["read", "write", "destructive"]
 SCOPES: tuple[Scope, ...] = ("read", "write", "destructive")

@@ -1,9 +1,9 @@
 """Moves closed journal segments into the state database for a busy daemon, in a process of its own.
 
-Run as `python -m pointsman.router.audit.move_program STATE_DIR`. The rows go to PostgreSQL if the environment names
-one. Each line of standard input names the segment that the daemon writes to, by run and number. The answer ends with an
-empty line; the lines before it are for the daemon's log. The program ends with its standard input, when it was idle for
-IDLE_S, and at an error, which the daemon meets itself when it moves the rest.
+Run as `python -m pointsman.router.audit.compaction.move_program STATE_DIR`. The rows go to PostgreSQL if the
+environment names one. Each line of standard input names the segment that the daemon writes to, by run and number. The
+answer ends with an empty line; the lines before it are for the daemon's log. The program ends with its standard input,
+when it was idle for IDLE_S, and at an error, which the daemon meets itself when it moves the rest.
 """
 
 from __future__ import annotations

@@ -30,8 +30,16 @@ from pointsman.core.seams import (
     ProtocolError,
 )
 from pointsman.router.audit.log import Record
-from pointsman.router.gateway import confirmation_text
-from pointsman.router.gateway.approvals import ID_CHARS, Approvals, Call, Looked, Pending, digest_of, new_id
+from pointsman.router.gateway.confirmation import question_text
+from pointsman.router.gateway.confirmation.approvals import (
+    ID_CHARS,
+    Approvals,
+    Call,
+    Looked,
+    Pending,
+    digest_of,
+    new_id,
+)
 from pointsman.router.gateway.rounds import RecordedRounds
 from pointsman.router.state.key_values import KeyValues, StateAwayError
 
@@ -197,7 +205,7 @@ class Gate:
         if not declares(request.client.capabilities, METHOD):
             raise await self._defer(gated, pending)
         rounds = RecordedRounds(back, request, gated.record) if request.client.era == "modern" else None
-        question = confirmation_text.question(gated.rule, gated.tool, gated.arguments, _life(gated))
+        question = question_text.question(gated.rule, gated.tool, gated.arguments, _life(gated))
         try:
             answer = await self._first_answer(rounds or back, question, gated, pending)
         except (CannotAskError, ProtocolError):
@@ -256,7 +264,7 @@ class Gate:
         life_s = self._config().limits.approval_s
         pending = msgspec.structs.replace(pending, until=pending.at + life_s)
         listed = await asyncio.to_thread(self.approvals.defer, pending, life_s)
-        what = f"The call of {confirmation_text.name(pending.call.tool_key)} needs a person's confirmation"
+        what = f"The call of {question_text.name(pending.call.tool_key)} needs a person's confirmation"
         if listed is None:
             gated.record.confirmed = "not listed"
             return ConfirmationRequiredError(
@@ -270,14 +278,14 @@ class Gate:
 
     def _keep_arguments(self, gated: _Gated, listed: Pending, life_s: float) -> None:
         """Let the owner see what the question shortens, also after the answer. Raises StateAwayError."""
-        whole = confirmation_text.whole_arguments(gated.arguments, gated.tool)
+        whole = question_text.whole_arguments(gated.arguments, gated.tool)
         if whole is not None:
             self.approvals.keep_arguments(listed, whole, life_s + self._config().limits.approval_s)
 
     def _timed_out(self, call: Call) -> ConfirmationRequiredError:
         limit_s = self._config().limits.parked_s
         return ConfirmationRequiredError(
-            f"The call of {confirmation_text.name(call.tool_key)} needs a person's confirmation, and nobody answered "
+            f"The call of {question_text.name(call.tool_key)} needs a person's confirmation, and nobody answered "
             f"within {limit_s:g} s. Nothing was run. Make the call again if it is still wanted."
         )
 
@@ -289,8 +297,8 @@ class Gate:
             asked=True,
             client=gated.request.client.name,
             server_id=gated.tool.server_id,
-            effect=confirmation_text.effect(gated.rule, gated.tool),
-            arguments=confirmation_text.shown_arguments(gated.arguments, gated.tool, masked=True),
+            effect=question_text.effect(gated.rule, gated.tool),
+            arguments=question_text.shown_arguments(gated.arguments, gated.tool, masked=True),
             at=now,
             until=now + self._config().limits.parked_s,
         )
@@ -386,7 +394,7 @@ def _life(gated: _Gated) -> str | None:
     if gated.session is None:
         return None
     if gated.request.client.era == "modern":
-        name = confirmation_text.name(gated.request.client.name)
+        name = question_text.name(gated.request.client.name)
         clients = f"every client of this token that calls itself {name}"
         return f"all calls of this tool by {clients}, with any arguments, for {_minutes(MODERN_SESSION_S)}"
     return "all calls of this tool, with any arguments, until this session ends"

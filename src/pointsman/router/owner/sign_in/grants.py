@@ -15,7 +15,7 @@ from pointsman.router.auth.server.store import IDENTITY, Grant
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.parameters import read_text
 from pointsman.router.owner.parts import Parts
-from pointsman.router.owner.sign_ins import CODE_S
+from pointsman.router.owner.sign_in.page_sign_ins import CODE_S
 from pointsman.router.state.key_values import StateAwayError
 
 if TYPE_CHECKING:  # imported only where clients can sign in

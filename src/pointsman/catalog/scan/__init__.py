@@ -1,0 +1,1 @@
+"""Flags definitions that an operator should read, whenever a list changes."""

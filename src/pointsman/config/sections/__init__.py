@@ -1,0 +1,1 @@
+"""The sections of the YAML file as frozen models, and the types of their values."""

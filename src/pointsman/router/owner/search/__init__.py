@@ -1,0 +1,1 @@
+"""What the owner can ask about search: what a caller finds, and how kept requests rank."""
