@@ -30,8 +30,16 @@ class ToolSet:
 
 def load_sets(folder: Path) -> list[ToolSet]:
     """Those that have requests, in the order of their names."""
-    sets = [_load(path.parent) for path in sorted(folder.glob("*/tools.jsonl"))]
-    return [each for each in sets if each.asked]
+    return [each for each in _load_all(folder) if each.asked]
+
+
+def load_tools_alone(folder: Path) -> list[ToolDocument]:
+    """The tools of the sets that have no requests."""
+    return [document for each in _load_all(folder) if not each.asked for document in each.documents]
+
+
+def _load_all(folder: Path) -> list[ToolSet]:
+    return [_load(path.parent) for path in sorted(folder.glob("*/tools.jsonl"))]
 
 
 def spread(asked: tuple[Asked, ...], most: int) -> list[Asked]:

@@ -104,6 +104,29 @@ async def test_equal_descriptions_stay_equal() -> None:
     assert one["description"].startswith("Looks it up")
 
 
+async def test_a_description_with_which_others_begin_is_shown_as_its_sentence() -> None:
+    sentence = f"Reads {'one record after the other ' * 6}from the place in which it was stored."
+    more = ["", "", " Then it closes the place.", " Afterwards it waits for others."]
+    tools = [
+        definition("t0", description="First."),
+        *(definition(f"t{n}", description=sentence + m) for n, m in enumerate(more, 1)),
+    ]
+    shown = [one["description"] for one in render_answer(await found(*hits(5), tools=tools))["results"]]
+    assert shown[1:3] == [sentence, sentence]
+    assert shown[3:] == ["…Then it closes the place.", "…Afterwards it waits for others."]
+
+
+async def test_descriptions_that_differ_late_in_a_long_sentence_are_told_apart() -> None:
+    begun = f"Reads a sensor. It {'goes through every one of the rooms and ' * 8}"
+    tools = [definition("t0", description="First.")]
+    tools += [
+        definition(f"t{n}", description=f"{begun}{end} {PROSE}") for n, end in enumerate(("stops", "waits", "rests"), 1)
+    ]
+    shown = [one["description"] for one in render_answer(await found(*hits(4), tools=tools))["results"]]
+    assert len(set(shown)) == 4
+    assert [text.split()[0] for text in shown[1:]] == ["…stops", "…waits", "…rests"]
+
+
 async def test_a_hundred_descriptions_that_begin_alike_are_told_apart() -> None:
     tools = [definition(f"t{n}", description=f"{'Reads it all. ' * 270}Kind {n}. {PROSE}") for n in range(100)]
     scores = [SearchHit(f"one:t{n}", 0.5) for n in range(100)]

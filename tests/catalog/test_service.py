@@ -429,6 +429,27 @@ async def test_a_provider_cannot_answer_more_than_was_asked_for() -> None:
     assert len(outcome.results) == 2
 
 
+async def test_a_log_without_a_request_gets_few_results_and_the_advice_to_say_what_to_do() -> None:
+    log = "\n".join(f"2026-11-{n % 28 + 1:02} ERROR [worker-{n}] pool: file {n} lost, timeout" for n in range(200))
+    servers = [SmallServer("files", *(tool(f"file_{name}") for name in "abcdefghij"))]
+    outcome = await catalog_of(*servers, local=BM25SearchProvider(embeddings=False)).search(ME, [log], None, 10)
+    assert 0 < len(outcome.results) <= 3
+    assert all(result.relevance < 0.01 for result in outcome.results)
+    assert outcome.notice is not None
+    assert outcome.notice.endswith("say in one sentence what should be done with it.")
+    asked = await catalog_of(*servers, local=BM25SearchProvider(False)).search(ME, [f"find file b\n\n{log}"], None, 10)
+    assert asked.results[0].tool.tool_name == "file_b"
+    assert len(asked.results) == 10
+
+
+async def test_an_empty_query_among_others_is_called_empty() -> None:
+    catalog = catalog_of(SmallServer("files", tool("read_file"), tool("paint")), local=BM25SearchProvider(False))
+    outcome = await catalog.search(ME, ["read file", "", "zebra"], None, 10)
+    assert outcome.notice is not None
+    assert "query[1] is empty: say in a few words what should be done." in outcome.notice
+    assert "No tool seems to fit query[2]." in outcome.notice
+
+
 async def test_nothing_found_is_said() -> None:
     outcome = await catalog_of(weather()).search(ME, ["zzz"], None, 5)
     assert outcome.results == ()

@@ -184,7 +184,7 @@ async def test_tools_that_differ_only_in_identity_are_embedded_once() -> None:
     await provider.search(SearchRequest(("rename a file",), None, small_catalog(), 3))
     before = len(embedded)
     await provider.search(SearchRequest(("rename a file",), None, small_catalog(), 3))
-    assert embedded[before:] == ["rename a file"]  # the query alone
+    assert embedded[before:] == ["rename a file", "file"]  # the query and its object alone
 
 
 def test_vectors_are_of_unit_length_and_zero_for_nothing() -> None:

@@ -18,6 +18,7 @@ from pointsman.providers.base import ToolDocument
 
 # In characters of the answer's text, about four to a token.
 DESCRIPTION = 150  # of every result but the best, which is shown in full
+MAX_SENTENCE = 300  # the same for the first sentence of one whose beginning others share
 SIGNATURE = 80
 RETURNS = 60
 LONG_SIGNATURE = 1_000  # of the best result, if its schema is not shown
@@ -179,29 +180,55 @@ def _distinct(descriptions: Sequence[str], results: Sequence[SearchResult]) -> l
     for places in alike.values():
         if len(places) > 1:
             whole = [_one_line(_prose(results[place].tool.document.description)) for place in places]
-            starts = _differing_starts(whole)
+            cut = _told_apart(whole)
             for place, text in zip(places, whole, strict=True):
-                if start := starts[text]:
-                    shown[place] = ELLIPSIS + shorten(text[start:], DESCRIPTION)
+                shown[place] = cut[text]
     return shown
 
 
-def _differing_starts(texts: Sequence[str]) -> dict[str, int]:
+def _told_apart(texts: Sequence[str]) -> dict[str, str]:
+    """Each text, cut so that no two are the same: from the sentence on in which it differs, or else from the word on.
+
+    One with which others only begin is shown from its own beginning, with its first sentence.
+    """
+    cut: dict[str, str] = {}
+    for boundaries in ((_SENTENCE_END, _WORD_END), (_WORD_END,)):
+        starts = _differing_starts(texts, boundaries)
+        cut = {text: _from(text, start) for text, start in starts.items()}
+        if len(set(cut.values())) == len(cut):
+            break
+    return cut
+
+
+def _from(text: str, start: int) -> str:
+    if start:
+        return ELLIPSIS + shorten(text[start:], DESCRIPTION)
+    end = _SENTENCE_END.search(text)
+    sentence = text[: end.end()] if end else text
+    if not DESCRIPTION < len(sentence) <= MAX_SENTENCE:
+        return shorten(text, DESCRIPTION)
+    return sentence if sentence == text else sentence + ELLIPSIS
+
+
+def _differing_starts(texts: Sequence[str], boundaries: Sequence[re.Pattern[str]]) -> dict[str, int]:
     """For each text, where the sentence begins that tells it from the text most like it, which is next to it when
     they are sorted.
     """
     order = sorted(set(texts))
     starts = dict.fromkeys(order, 0)
     for one, other in pairwise(order):
-        start = _last_shared_start(one, other)
+        if other.startswith(one):  # nothing in it tells it from the other
+            starts[other] = max(starts[other], len(one) + (other[len(one)] == " "))
+            continue
+        start = _last_shared_start(one, other, boundaries)
         starts[one], starts[other] = max(starts[one], start), max(starts[other], start)
     return starts
 
 
-def _last_shared_start(one: str, other: str) -> int:
+def _last_shared_start(one: str, other: str, boundaries: Sequence[re.Pattern[str]]) -> int:
     """Where the sentence, or if it is the first one the word, begins in which two texts differ."""
     shared = bisect_left(range(min(len(one), len(other))), True, key=lambda end: one[: end + 1] != other[: end + 1])
-    for boundary in (_SENTENCE_END, _WORD_END):
+    for boundary in boundaries:
         ends = [match.end() for match in boundary.finditer(one, 0, shared)]
         if ends:
             return ends[-1] + (one[ends[-1] : ends[-1] + 1] == " ")

@@ -22,6 +22,9 @@ from pointsman.providers.fallback import Ranking
 from pointsman.providers.text import foreign_script, tokens
 
 DOUBTFUL = 0.33  # a relevance below this probably does not fit
+NEGLIGIBLE = 0.01  # if all are below this, as for a log without a request, few results are shown
+FEW_RESULTS = 3
+LONG_QUERY = 1_000  # characters
 
 # The most that usage can be worth, in log odds of the relevance: .40 can pass .50, and .70 can pass .79, but no more.
 MAX_LIFT = 0.5
@@ -33,6 +36,7 @@ UsageFigures = Callable[[str | None, Sequence[str]], Mapping[str, float]]
 """For a project and its queries: by tool key, from 0 to 1, how regularly it was chosen for such requests."""
 
 NOTHING_FITS = "No tool seems to fit. Try other words, with one query for each step of the task."
+SAY_WHAT = "Of a long text, such as a log, say in one sentence what should be done with it."
 EMPTY_QUERY = "The query is empty. Say in a few words what should be done."
 NO_KNOWN_WORD = "Apart from names, no tool has any of these words: if they are not English, ask again in English."
 NO_TOOLS = "There are no tools that you can use here"
@@ -64,10 +68,12 @@ class Available(Struct, frozen=True):
     gaps: Mapping[str, Gap] = field(default_factory=dict)  # servers whose tools are missing, and why
     # By server, how many tools were changed and wait for approval, and how many others wait.
     held: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()  # of these: it is not known what was approved
 
     @property
     def notices(self) -> tuple[str, ...]:
-        return (*gap_notices(self.gaps), *held_notices(self.held))
+        waiting = {one: counts for one, counts in self.held.items() if one not in self.unread}
+        return (*gap_notices(self.gaps), *held_notices(waiting), *unread_notices(sorted(self.unread)))
 
 
 class SearchResult(Struct, frozen=True):
@@ -102,6 +108,7 @@ def outcome_of(
     why_no_tools: str | None,
 ) -> SearchOutcome:
     """The outcome of a search, with its notice: what is missing, how well the results fit, and who ranked them."""
+    results = worth_showing(results, ranking.hits, len(queries))
     script, fit = None, why_no_tools
     if available.tools:
         script = script_notice(results, available.tools, queries)
@@ -133,6 +140,16 @@ def accept_hits(
         if len(results) == max_results:
             break
     return tuple(results)
+
+
+def worth_showing(
+    results: tuple[SearchResult, ...], hits: Sequence[SearchHit], queries: int
+) -> tuple[SearchResult, ...]:
+    """The results, but only a few if the local search found nothing that fits at all; one for each query is shown."""
+    local = isinstance(hits, SearchHits)  # a service may have a scale of its own
+    if local and all(result.relevance < NEGLIGIBLE for result in results):
+        return results[: max(FEW_RESULTS, queries)]
+    return results
 
 
 @cache
@@ -238,7 +255,8 @@ def fit_notice(
     if not fitting:
         has_letters = any(map(str.isalpha, chain.from_iterable(asked)))
         unknown = in_script and has_letters and isinstance(hits, SearchHits) and not hits.known_words
-        return f"{NOTHING_FITS} {NO_KNOWN_WORD}" if unknown else NOTHING_FITS
+        is_long = any(len(query) > LONG_QUERY for query in asked)
+        return " ".join((NOTHING_FITS, *([NO_KNOWN_WORD] if unknown else ()), *([SAY_WHAT] if is_long else ())))
     if queries == 1:
         return None
     shown = {index for result in fitting for index in result.intents}
@@ -246,9 +264,13 @@ def fit_notice(
         return None
     best = hits.best_by_query if isinstance(hits, SearchHits) and len(hits.best_by_query) == queries else None
     fits = {index for index in range(queries) if best[index] >= DOUBTFUL} if best else shown
-    unfit = [index for index in range(queries) if index not in fits]
+    empty = [index for index, query in enumerate(asked) if not query.strip()]
+    unfit = [index for index in range(queries) if index not in fits and index not in empty]
     hidden = sorted(fits - shown)
     notices: list[str] = []
+    if empty:
+        are = "is" if len(empty) == 1 else "are"
+        notices.append(f"{_name_queries(empty)} {are} empty: say in a few words what should be done.")
     if unfit:
         notices.append(f"No tool seems to fit {_name_queries(unfit)}. Try other words for that.")
     if hidden:
@@ -356,6 +378,16 @@ def held_notices(held: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
     return (f"{'; '.join(clauses)}{more}. Use other tools; {step}.",)
 
 
+def unread_notices(servers: Sequence[str]) -> tuple[str, ...]:
+    """Name the servers of which nothing is offered while the pins cannot be read."""
+    if not servers:
+        return ()
+    offer = "offers" if len(servers) == 1 else "offer"
+    step = "the operator finds the reason with `pointsman doctor`"
+    cause = "the gateway cannot read what was approved"
+    return (f"{_name_servers(servers)} {offer} no tools at the moment: {cause}. Use other tools; {step}.",)
+
+
 def _held_clause(server_id: str, changed: int, others: int) -> str:
     count = changed + others
     what, verb = ("tool", "waits") if count == 1 else ("tools", "wait")
@@ -399,7 +431,8 @@ def no_tools_notice(
         return None
     closed = [server_id for server_id in listed if server_id not in held]
     if servers and not closed:
-        reason, step = f"{NO_TOOLS} before the operator approves those that wait.", ""  # another notice says how
+        until = "before the operator approves those that wait" if set(listed) - available.unread else "at the moment"
+        reason, step = f"{NO_TOOLS} {until}.", ""  # another notice says how
     elif servers:
         verb = "lists" if len(closed) == 1 else "list"
         reason = f"{NO_TOOLS}: {_name_servers(closed)} {verb} none that are open to you at the moment."

@@ -22,7 +22,7 @@ from pointsman.catalog.overview import (
     NameMemory,
     NoNameMemory,
 )
-from pointsman.catalog.pins import Admission, NoPins
+from pointsman.catalog.pins import Admission, NoPins, unread_servers
 from pointsman.catalog.results import (
     EXTRA_CANDIDATES,
     Available,
@@ -164,7 +164,7 @@ class ToolCatalogService:
         collected = await self.collected(caller)
         tools = tuple([tool for tool in self.permitted(caller, collected) if not tool.for_apps_only])
         held = held_tools(collected.parts, lambda server_id: self.rights.permits(caller, server_id))
-        return Available(tools, collected.gaps, held)
+        return Available(tools, collected.gaps, held, unread_servers(self.admission, held))
 
     def permitted(self, caller: Caller, collected: Collected[KnownTool]) -> tuple[KnownTool, ...]:
         """The tools that the caller may use."""

@@ -286,5 +286,9 @@ def test_search_says_when_there_is_nothing(run: Run, notes: Path) -> None:
     nothing = run("search", "--collection", "notes", "xylophone")
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert "No results." in nothing.stderr
+    for query in ("", "  "):
+        empty = run("search", query)
+        assert (empty.exit_code, empty.stdout) == (2, "")
+        assert empty.stderr.startswith("The query is empty.")
     assert run("search", "--collection", "nots", "x").stderr.startswith("No collection `nots`. Did you mean `notes`?")
     assert json.loads(run("search", "--json", "--", "-zebra", "lake").stdout)["results"][0]["document"] == "beta.txt"

@@ -78,6 +78,28 @@ def test_an_identifier_is_found_however_its_parts_are_joined(searcher: Searcher,
     assert answer.notices == ()
 
 
+@pytest.mark.parametrize("query", ["getuserbyid", "GETUSERBYID", "how is getuserbyid called"])
+def test_an_identifier_is_found_in_another_case(searcher: Searcher, query: str) -> None:
+    answer = searcher.search(parse(query), 5)
+    assert answer.found[0].passage.document == "getUserById"
+    assert answer.found[0].relevance >= 0.4
+    assert answer.notices == ()
+
+
+@pytest.mark.parametrize("query", ["ERR_8", "getUserByXyz", "parseZip7"])
+def test_an_identifier_that_no_passage_has_scores_low_by_meaning(
+    tmp_path_factory: pytest.TempPathFactory, query: str
+) -> None:
+    storage = SqliteStorage(tmp_path_factory.mktemp("store") / "archive.db")
+    fill(storage, prepared("errors.md", "ERR_7: the printer has no paper. getUserById: the user with this id."))
+    embeddings = StaticEmbedding()
+    embed_passages(storage, embeddings)
+    answer = Searcher(storage, embeddings).search(parse(query), 5)
+    storage.close()
+    assert all(hit.relevance < 0.2 for hit in answer.found)
+    assert len(answer.notices) == 1
+
+
 def test_exclusions_and_filters_hold_for_identifiers(searcher: Searcher) -> None:
     assert searcher.search(parse("ERR_7 -empty"), 5).found[0].passage.document == "errors"
     assert searcher.search(parse("ERR_7 after:2025"), 5).found == ()

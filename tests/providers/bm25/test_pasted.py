@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from pointsman.providers.bm25.pasted import without_pasted
@@ -13,8 +15,8 @@ PROSE = "The log of last night shows which branch was merged. Nobody searched th
 
 @pytest.mark.parametrize("block", [LOG, PROSE, f"ERROR: timeout\nERROR: closed\nERROR: timeout\n{LOG}"])
 def test_a_block_after_or_before_a_request_is_left_out(block: str) -> None:
-    assert without_pasted(f"Write the following log into a file:\n{block}") == "Write the following log into a file:\n"
-    assert without_pasted(f"What time is it in Tokyo?\n\n{block}") == "What time is it in Tokyo?\n"
+    assert without_pasted(f"Write the following log into a file:\n{block}") == "Write the following log into a file:"
+    assert without_pasted(f"What time is it in Tokyo?\n\n{block}") == "What time is it in Tokyo?"
     assert without_pasted(f"{block}\n\nWhat time is it in Tokyo?") == "What time is it in Tokyo?"
 
 
@@ -22,7 +24,10 @@ def test_a_block_after_or_before_a_request_is_left_out(block: str) -> None:
     "text",
     [
         LOG,
-        f"Write the log into a file {LOG}",
+        f"Send two messages to the team.\n\nThen book a room for 12. {PROSE}",
+        f"Trip to Oslo\n\n{PROSE}",  # a heading
+        f"Hello all,\n\n{PROSE}\n\nBest regards, Anna",
+        "Close the issues of the sprint:\n" + "\n".join(f"Close #{n} in shop/web (p{n % 3})" for n in range(20)),
         f"Find the following:\n{PROSE}",  # what, is said below
         f"Please do these things with care:\n{PROSE}",
         f"Look up these facts for the trip:\n- a flight to Oslo\n- a hotel\n{PROSE}",
@@ -34,6 +39,45 @@ def test_a_block_after_or_before_a_request_is_left_out(block: str) -> None:
 )
 def test_what_goes_on_with_the_request_stays(text: str) -> None:
     assert without_pasted(text) == text
+
+
+TRACE = "Traceback (most recent call last):\n" + '  File "/srv/app/jobs.py", line 12, in run\n    push(job)\n' * 20
+TEST_RUN = "\n\n".join(f"FAILED tests/test_{n}.py::test_open - assert {n} == 7" for n in range(30))
+HISTORY = "\n".join(f"commit {n:07}abc\nAuthor: Ann <ann@example.com>\n\n    Search the page {n}" for n in range(20))
+CODE = "import os\nimport re\n\n" + "def search(page: str) -> None:\n    print(page[:10])\n\n\n" * 20
+WORDY_LOG = "\n".join(f"ERROR line {n}: cannot open the database connection" for n in range(40))
+TABLE = "\n".join(f"{n};{n * 7}.50;Oslo;open" for n in range(40))
+
+
+@pytest.mark.parametrize("block", [LOG, WORDY_LOG, TRACE, TEST_RUN, HISTORY, CODE, TABLE, PROSE], ids=range(8))
+@pytest.mark.parametrize("request_", ["Commit my changes.", "please take a screenshot of the page"])
+def test_a_short_paragraph_decides_whatever_the_block_is(request_: str, block: str) -> None:
+    fenced = f"```\n{block}\n```"
+    for text in (
+        f"{request_}\n\n{block}",
+        f"{block}\n\n{request_}\n",
+        f"{request_}\n{fenced}",
+        f"{fenced}\n{request_}",
+        f"{request_}\n\n{block * 20}"[:20_000],
+    ):
+        assert without_pasted(text) == request_
+
+
+@pytest.mark.parametrize("block", [LOG, WORDY_LOG, TRACE, TABLE], ids=range(4))
+def test_next_to_machine_text_a_line_or_a_phrase_is_enough(block: str) -> None:
+    assert without_pasted(f"Commit my changes.\n{block}") == "Commit my changes."
+    assert without_pasted(f"{block}\nCommit my changes.") == "Commit my changes."
+    assert without_pasted(f"the weather in Oslo\n\n{block}") == "the weather in Oslo"
+    asked = without_pasted(f"This is the log of last night:\n\n{block}\n\nSearch the docs for the reason.")
+    assert asked.splitlines()[-1] == "Search the docs for the reason."
+    assert len(asked) < 100
+
+
+def test_a_long_text_without_a_request_costs_little() -> None:
+    for text in (LOG * 10, "a\n\n" * 4_000, "```\n" * 4_000, "a: b\n" * 4_000, " \n" * 8_000, "please " * 2_000 + "\n"):
+        began = time.process_time()
+        without_pasted(text)
+        assert time.process_time() - began < 1  # against hanging
 
 
 def test_the_words_of_a_block_do_not_count() -> None:

@@ -246,5 +246,5 @@ async def test_tools_that_were_prepared_ahead_cost_a_search_nothing() -> None:
     await provider.prepare_tools(tools)
     before = model.texts
     await provider.search(SearchRequest(("thing 7",), None, tools, 5))
-    assert model.texts == before + 1  # the query
+    assert model.texts == before + 2  # the query, and its object
     await provider.prepare_tools(())

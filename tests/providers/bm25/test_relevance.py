@@ -21,12 +21,14 @@ FAIR = Evidence(
     missing=10.0,
     echoed=0.2,
     described=0.0,
+    acted=None,
     cosine=None,
     lead=None,
+    object_cosine=None,
     sentence=None,
     tools=500,
 )
-BY_MEANING = replace(FAIR, cosine=0.4, lead=0.8)
+BY_MEANING = replace(FAIR, cosine=0.4, lead=0.8, acted=0.5, object_cosine=0.3)
 BY_SENTENCES = replace(BY_MEANING, sentence=0.4)
 
 
@@ -42,7 +44,10 @@ def test_what_speaks_for_a_hit_raises_its_relevance(evidence: Evidence, field: s
 
 @pytest.mark.parametrize(
     ("evidence", "field"),
-    [(BY_MEANING, "cosine"), (BY_MEANING, "lead"), (BY_SENTENCES, "lead"), (BY_SENTENCES, "sentence")],
+    [
+        *((BY_MEANING, field) for field in ("cosine", "lead", "object_cosine")),
+        *((BY_SENTENCES, field) for field in ("lead", "object_cosine", "sentence")),
+    ],
 )
 def test_so_does_a_meaning_that_is_closer(evidence: Evidence, field: str) -> None:
     changed: dict[str, Any] = {field: 0.9}
@@ -62,6 +67,27 @@ async def test_words_that_the_tool_lacks_lower_its_relevance_and_names_hardly_do
         return hit.relevance
 
     assert await best(lacking) < await best("weather forecast for Anna in Oslo") <= await best("weather forecast")
+
+
+@pytest.mark.parametrize("evidence", [BY_MEANING, BY_SENTENCES], ids=["embeddings", "sentences"])
+def test_a_verb_whose_object_the_tool_lacks_lowers_its_relevance(evidence: Evidence) -> None:
+    assert relevance(replace(evidence, acted=1.0)) < relevance(evidence)
+
+
+async def test_a_verb_that_a_tool_shares_says_less_than_the_object_that_it_shares() -> None:
+    """As many words match either way, and each is in the name of one tool."""
+    tools = (
+        ToolDocument("files:archive", "archive_report", "files", "Archive a report", {}),
+        ToolDocument("shop:submit", "submit_order", "shop", "Submit an order", {}),
+    )
+    provider = BM25SearchProvider()
+
+    async def best(query: str) -> float:
+        [hit, *_] = await provider.search(SearchRequest((query,), None, tools, 1))
+        assert hit.tool_key == "files:archive"
+        return hit.relevance
+
+    assert await best("archive the invoice") < await best("approve the report")
 
 
 async def test_a_step_that_refers_back_is_served_by_the_server_of_the_step_before() -> None:

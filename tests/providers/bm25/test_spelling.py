@@ -49,6 +49,34 @@ async def test_a_misspelt_request_finds_its_tool() -> None:
         assert hits[0].tool_key == "s:take_screenshot"
 
 
+def test_synonyms_stand_in_unless_a_word_of_the_catalog_is_as_near() -> None:
+    assert Spelling(["directory"], ["folder"]).stand_ins("flder") == ("folder",)
+    assert Spelling(["directory"], ["folder"]).stand_ins("foulder") == ("folder",)
+    assert Spelling(["holder", "fodder"], ["folder"]).stand_ins("foder") == ("fodder",)
+    assert Spelling(["fodder"], ["folder"]).stand_ins("foldr") == ("folder",)
+
+
+@pytest.mark.parametrize("embeddings", [False, True])
+async def test_a_misspelt_synonym_finds_the_tool_that_the_right_one_finds(embeddings: bool) -> None:
+    described = {
+        "create_directory": "Create a new directory.",
+        "list_directory": "List what is in a directory.",
+        "delete_message": "Delete a message.",
+        "take_screenshot": "Save an image of the page.",
+    }
+    tools = [ToolDocument(f"s:{name}", name, "s", text, {}) for name, text in described.items()]
+    provider = BM25SearchProvider(embeddings)
+    for written, meant in (("make a flder", "create_directory"), ("what is in the foulder", "list_directory")):
+        hits = await provider.search(SearchRequest((written,), None, tools, 5))
+        assert hits[0].tool_key == f"s:{meant}"
+
+
+async def test_a_word_that_resembles_a_related_word_is_no_slip() -> None:
+    tools = [ToolDocument(f"s:{name}", name, "s", "", {}) for name in ("map_place", "list_devices")]
+    hits = await BM25SearchProvider(embeddings=False).search(SearchRequest(("router",), None, tools, 5))
+    assert [hit.tool_key for hit in hits] == []  # `route` often stands for `map`
+
+
 async def test_a_hostile_list_and_a_long_request_of_unknown_words_cost_little() -> None:
     """Words that are all alike, so that every one is a candidate, in more tools than a server really has."""
     letters = "abcdefghij"

@@ -13,9 +13,13 @@ from pointsman.providers.bm25.values import words_for_values
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("open https://example.com/prices.", ["url", "page", "website"]),
-        ("open example.com", ["url", "page", "website"]),
-        ("read notes/todo.md", ["file", "path"]),
+        ("open https://example.com/prices.", ["url", "page", "website", "navigate"]),
+        ("open example.com", ["url", "page", "website", "navigate"]),
+        ("https://example.com/docs/index.html", ["url", "page", "website", "fetch"]),
+        ("read https://example.com/news", ["url", "page", "website", "fetch"]),
+        ("what does https://example.com/news say?", ["url", "page", "website", "fetch"]),
+        ("post the link https://example.com/news to the team", ["url", "page", "website"]),
+        ("read notes/todo.md", ["file", "path", "read"]),
         ("compare contract.docx", ["file", "document"]),
         ("open letter.txt", ["file", "read"]),
         ("print the contents of letter.txt", ["file", "read"]),
@@ -33,6 +37,23 @@ from pointsman.providers.bm25.values import words_for_values
         ("write to anna@example.com", ["email"]),
         ("what time is it in Berlin", ["current"]),
         ("What's the time?", ["current"]),
+        ("time in Oslo", ["current"]),
+        ("tell me the time in Oslo", ["current"]),
+        ("what time is it in Oslo when it is noon in Lima", ["convert"]),
+        ("if it is 9:30 in Lima, what time is it in Oslo", ["convert"]),
+        ("the first time in Oslo", []),
+        ("open the website of the museum", ["navigate", "url"]),
+        ("go to the login page", ["navigate", "url"]),
+        ("open a new page", []),
+        ("go to the previous page", []),
+        ("the code that opens the door", ["find", "code", "function"]),
+        ("callers of open_door", ["usages", "callers", "code"]),
+        ("remember that Ida plays chess", ["memory", "add"]),
+        ("read chapter 7", ["section"]),
+        ("add two numbers", ["sum"]),
+        ("open /etc/fstab", ["file", "path", "read"]),
+        ("open /etc/", ["path", "directory"]),
+        ("read the image cat.png", ["file", "image", "read"]),
         ("what's today's date", ["current", "time"]),
         ("what day is today", ["current", "time"]),
         ("What day is it?", ["current", "time"]),
@@ -41,6 +62,10 @@ from pointsman.providers.bm25.values import words_for_values
         ("the date of the last commit", []),
         ("what was the reason for choosing YAML", ["why"]),
         ("why did we leave Oracle", ["reason", "decision"]),
+        ("add 12 and 30", ["sum"]),
+        ("Add 1.5 to 7", ["sum"]),
+        ("how much is 7 + 35", ["sum"]),
+        ("add 12 apples to the list", []),
         ("what is the time difference between Berlin and Rome", []),
         ("and/or 24/7 km/h owner/repository v1.2.3 3.14 e.g. this.", []),
     ],
@@ -53,6 +78,34 @@ def test_who_wants_to_be_rid_of_something_wants_it_deleted() -> None:
     asked = parse("Get rid of the file and throw away something else")
     assert set(asked.tokens.values()) == {"delete", "file", "else"}
     assert asked.kinds == ("removes", "removes")
+
+
+def test_verbs_of_what_is_to_be_undone_count_less() -> None:
+    assert parse("undo git add").faint == {"add"}
+    assert parse("Roll back the update").faint == {"updat"}
+    assert parse("add a file").faint == frozenset()
+
+
+async def test_who_wants_something_undone_is_not_offered_the_tool_that_does_it() -> None:
+    tools = [
+        ToolDocument("s:post", "post_article", "s", "Posts an article", {}),
+        ToolDocument("s:revert", "revert_article", "s", "Takes an article back", {}),
+    ]
+    for embeddings in (False, True):
+        hits = await BM25SearchProvider(embeddings).search(SearchRequest(("undo post article",), None, tools, 5))
+        assert hits[0].tool_key == "s:revert"
+
+
+async def test_who_adds_numbers_asks_for_their_sum() -> None:
+    tools = [
+        ToolDocument("s:add", "add_note", "s", "Adds a note", {}),
+        ToolDocument("s:sum", "get_sum", "s", "Returns the sum of two numbers", {}),
+    ]
+    for embeddings in (False, True):
+        provider = BM25SearchProvider(embeddings)
+        for query, key in (("add 12 and 30", "s:sum"), ("add 12 notes", "s:add")):
+            hits = await provider.search(SearchRequest((query,), None, tools, 5))
+            assert hits[0].tool_key == key
 
 
 def test_a_regular_expression_is_a_regex() -> None:
@@ -103,3 +156,39 @@ def test_the_words_of_an_identifier_count_less() -> None:
     assert {"load", "user"} <= parse("callers of load_user").faint
     assert {"pars", "config"} <= parse("where is parseConfig called").faint
     assert parse("load the user").faint == frozenset()
+
+
+def test_what_follows_a_phrase_for_code_is_only_the_matter() -> None:
+    asked = parse("the code that opens the database")
+    assert asked.matter == {"open", "databas"}
+    assert asked.matter <= asked.faint
+    assert "database" not in asked.embedded[0]
+    assert parse("open the database").matter == set()
+
+
+def test_references_to_an_identifier_are_usages() -> None:
+    assert "usages" in parse("references to load_user").tokens.values()
+    assert "references" in parse("references to the paper").tokens.values()
+
+
+@pytest.mark.parametrize("embeddings", [False, True])
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("https://example.com/docs/index.html", "fetch"),
+        ("read https://example.com/git/commit/log", "fetch"),
+        ("open https://example.com/docs/search/index.html", "browser_navigate"),
+        ("add https://example.com/fetch/page.html to the search index", "search_add_document"),
+    ],
+)
+async def test_the_words_of_an_address_say_where_and_not_what_to_do(text: str, meant: str, embeddings: bool) -> None:
+    described = {
+        "fetch": "Fetches a URL from the internet and extracts its contents.",
+        "browser_navigate": "Navigate to a URL.",
+        "search_add_document": "Add a document, such as a page of the docs, to the search index.",
+        "git_log": "Shows the commit log.",
+        "search_docs": "Search the docs.",
+    }
+    tools = [ToolDocument(f"s:{name}", name, "s", description, {}) for name, description in described.items()]
+    hits = await BM25SearchProvider(embeddings).search(SearchRequest((text,), None, tools, 5))
+    assert hits[0].tool_key == f"s:{meant}"

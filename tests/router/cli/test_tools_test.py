@@ -39,6 +39,10 @@ async def test_kept_requests_that_find_their_tools_pass_and_others_fail(shop: Sh
     assert "1 request of 4 missed" in failed.stderr
     assert "No server has the tool `shop:vanish`, which is expected." in failed.stderr
     assert failed.stderr.count("No server has") == 1
+    piped = await run(tmp_path, "tools", "test", "-", "--json", stdin=KEPT)
+    assert (piped.code, len(piped.json["cases"])) == (0, 3)
+    broken = await run(tmp_path, "tools", "test", "-", stdin="- {query: x}")
+    assert (broken.code, "<stdin>: entry 1, line 1: `expected` is missing" in broken.stderr) == (2, True)
     assert await shop.rows() == []  # a trial is no discovery
 
     assert (await run(tmp_path, "server", "stop", "attic")).code == 0
@@ -59,6 +63,9 @@ async def test_a_file_with_mistakes_is_refused_with_the_entry_and_an_example(sho
     file.write_text("[]")
     empty = await run(tmp_path, "tools", "test", str(file))
     assert (empty.code, empty.stdout, "has no requests yet" in empty.stderr) == (0, "", True)
+    file.write_text("")
+    cut = await run(tmp_path, "tools", "test", str(file))
+    assert (cut.code, "mine.yaml is empty. Write `[]`" in cut.stderr) == (2, True)
     file.write_text("- {query: x, expected: a:b}")
     for options, said in (
         ((str(file), "--audit"), "either FILE or --audit"),

@@ -55,6 +55,9 @@ def test_a_file_is_created_and_added_to_and_its_comments_stay(tmp_path: Path) ->
         ("- {query: x, expected: a:b, worst_rank: 0}", "from 1 to 100"),
         ("- {query: [], expected: a:b}", "`query` must be a text"),
         ("- {query: '', expected: a:b}", "`query` is empty"),
+        ("", "is empty. Write `[]`"),
+        (" \n", "is empty. Write `[]`"),
+        (f"- {{query: [{', '.join('x' * 51)}], expected: a:b}}", "entry 1, line 1: `query` has 51 queries; at most 50"),
         ("- {query: [x, ' '], expected: a:b}", "`query` is empty"),
         ("- {query: x, expected: {a: b}}", "`expected` must be a text"),
         ("- {query: x, expected: ab}", "`ab` is no tool key: write `server:tool`"),
@@ -76,7 +79,7 @@ def test_a_mistake_is_told_with_its_entry_its_line_and_what_is_right(text: str, 
     assert "unicode string" not in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["[]", "", "# later\n"])
+@pytest.mark.parametrize("text", ["[]", "# later\n"])
 def test_a_file_without_entries_is_empty(text: str) -> None:
     assert read_text(text, Path("mine.yaml")) == []
 

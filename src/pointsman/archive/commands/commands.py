@@ -200,6 +200,8 @@ def search(
     from pointsman.archive.search.searcher import NOTHING, Searcher
     from pointsman.archive.shipped import without_pages
 
+    if not "".join(query).strip():
+        raise BadRequestError("The query is empty. Write the words to look for: `pointsman archive search WORDS`.")
     with opened(settings) as storage:
         asked = parse(" ".join(query))
         names = tuple(known_collection(storage, name) for name in collections)

@@ -49,10 +49,16 @@ class WeightedQuery:
         known = 1 - self._share(missing)
         return [max(self._coverage(text, missing), meaning * known) for text, meaning in hits]
 
+    def known(self, texts: Sequence[str]) -> float:
+        """The share of the query without the identifiers that none of the texts has as a whole, PARTS_ONLY to 1."""
+        return max(PARTS_ONLY, 1 - self._share(self._missing(texts)))
+
     def _coverage(self, text: str, missing: set[str]) -> float:
-        present = stems_in(text, self._beginnings)
+        present, lowered = stems_in(text, self._beginnings), text.lower()
         found = sum(
-            self._weights[word] * len(stems & present) / len(stems) * (PARTS_ONLY if word in missing else 1)
+            self._weights[word]
+            * (len(stems & present) / len(stems) or _has_in_other_case(lowered, word))
+            * (PARTS_ONLY if word in missing else 1)
             for word, stems in self._stems.items()
         )
         return min(1.0, found / self._full_weight) if self._full_weight > 0 else 1.0
@@ -70,6 +76,12 @@ class WeightedQuery:
         return sum(self._weights[word] for word in words) / total if total > 0 else 0.0
 
 
+def _has_in_other_case(lowered: str, word: str) -> bool:
+    """Whether a text in lower case has a word that is none of its words: `getuserbyid` in that of `getUserById`."""
+    return word.isascii() and word.isalpha() and word in lowered and bool(_as_a_whole(word).search(lowered))
+
+
+@lru_cache(maxsize=256)
 def _as_a_whole(identifier: str) -> re.Pattern[str]:
     """Finds an identifier in text in lower case, however its parts are joined: `err_7`, `ERR-7`, `Err 7`."""
     first, *others = [re.escape(part.lower()) for part in _PART.findall(identifier)] or [re.escape(identifier.lower())]

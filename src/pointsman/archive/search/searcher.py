@@ -134,10 +134,13 @@ class Searcher:
         near = {each.number: each.cosine for each in self._index.nearest(vector, DEPTH, wanted)}
         weight = REMOTE_WEIGHT if self.remote else STATIC_WEIGHT
         if not words:  # nothing to fuse
-            scores = self._by_cosine(near) if by_words else near
-            return self._answer(
-                scores, near, limit, max_distance, [*notices, *([NO_WORD] if by_words and near else [])]
-            )
+            if not by_words:
+                return self._answer(near, near, limit, max_distance, notices)
+            scores = self._by_cosine(near)
+            best = self._storage.passages.passages(list(scores)[:limit]).values()
+            known = self._weighted(query).known(list(map(_full_text, best)))
+            scores = {number: known * score for number, score in scores.items()}
+            return self._answer(scores, near, limit, max_distance, [*notices, *([NO_WORD] if near else [])])
         ranked = lead(fuse(words, near, weight), named)
         compared = ranked if max_distance is not None else list(ranked)[: limit + SPARE]  # what is shown
         cosines = near | self._index.cosines(vector, [number for number in compared if number not in near])

@@ -1,4 +1,4 @@
-"""Verbs: where a request goes on to its next step, and whether a request or a tool reads, writes or removes.
+"""Verbs: where a request goes on to its next step, and whether a request or a tool reads, writes, removes or undoes.
 
 A tool is named by what it does (`git_commit`), a request often has the same word as a noun (`show the last commit`).
 """
@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal
 
-Kind = Literal["reads", "writes", "removes"]
-KINDS: tuple[Kind, ...] = ("reads", "writes", "removes")
+from pointsman.providers.bm25.phrases import ADDING_NUMBERS, NAVIGATING
+
+Kind = Literal["reads", "writes", "removes", "undoes"]
+KINDS: tuple[Kind, ...] = ("reads", "writes", "removes", "undoes")
 
 _READING = """
     analyze browse check compare count describe detect diff display download estimate evaluate explain export extract
@@ -25,31 +27,55 @@ _WRITING = """
     reserve reset restart restore save schedule send set share stage store submit subscribe switch thank
     update upload welcome write
 """
-_REMOVING = "cancel clear delete erase remove uninstall unstage unsubscribe"
+_REMOVING = "cancel clear delete erase remove uninstall unsubscribe"
+_UNDOING = "discard revert rollback undo unstage"
 # Verbs of neither kind, or of both, which begin a step nonetheless.
 _OTHERS = """
     call calculate click compile compress compute convert copy draw email encrypt filter follow generate go import log
     mail navigate open pick plan play provide pull refresh report resize run sort start stop sync take tell test turn
-    type undo use wait
+    type use wait
 """
-_BY_KIND: dict[Kind, str] = {"reads": _READING, "writes": _WRITING, "removes": _REMOVING}
+_BY_KIND: dict[Kind, str] = {"reads": _READING, "writes": _WRITING, "removes": _REMOVING, "undoes": _UNDOING}
 _KINDS: dict[str, Kind] = {verb: kind for kind, verbs in _BY_KIND.items() for verb in verbs.split()}
 # A tool that is named by one of these does something; a request with one may as well ask for something to be read.
 _ACTING = """
     click drag drop handle hover navigate press resize run simulate toggle trigger type
 """
-_KINDS_OF_TOOLS: dict[str, Kind] = {**dict.fromkeys(_ACTING.split(), "writes"), **_KINDS}
+# A tool that is named by one of these takes something back; a request with one may as well ask for something new.
+_TAKING_BACK = "reset restore"
+_KINDS_OF_TOOLS: dict[str, Kind] = {
+    **dict.fromkeys(_ACTING.split(), "writes"),
+    **_KINDS,
+    **dict.fromkeys(_TAKING_BACK.split(), "undoes"),
+}
 _CHANGING = frozenset({"add", "create", "delete", "insert", "remove"})  # never nouns, as `post` in `get_post_comments`
 _QUESTION_WORDS = """
     what which who whom whose when where why how is are was were does do did has have
 """
-_DETERMINERS = frozenset(["the", "an", "all", "any", "every", "each", "our", "my", "anything", "everything"])
+_DETERMINERS = frozenset(
+    [
+        "the",
+        "an",
+        "all",
+        "any",
+        "every",
+        "each",
+        "our",
+        "my",
+        "anything",
+        "everything",
+        "recent",
+        "latest",
+        "last",
+        "newest",
+    ]
+)
 _QUESTIONS = frozenset(_QUESTION_WORDS.split())
 
-_VERBS = sorted(f"{_READING} {_WRITING} {_REMOVING} {_OTHERS}".split())
+_VERBS = frozenset(f"{_READING} {_WRITING} {_REMOVING} {_UNDOING} {_OTHERS}".split())
 _NEXT_STEP = (  # compiled at first use
     r"(?:[,;]\s*(?:and\s+|or\s+)?|\s+and\s+|\s+then\s+)(?:(?:then|also|finally|next|please)\s+){0,2}"
-    rf"(?=(?:{'|'.join(_VERBS)})\b)"
+    rf"(?=(?:{'|'.join(sorted(_VERBS))})\b)"
 )
 LOOKING = frozenset({"show", "display", "see", "view", "look"})  # these hardly tell one tool from another
 
@@ -61,6 +87,7 @@ _OPENING = re.compile(
     r"\b(?:open|start)\s+(?:an?|new)\s(?!(?:\w+\s)?(?:file|document|image|page|url|link|website)\b)",
     re.IGNORECASE,
 )
+_OPENING_FILE = re.compile(r"\s*open\s(?:\w+\s){0,3}(?:file|document|image|picture|photo)\b", re.IGNORECASE)
 _REFERENCE = re.compile(r"\b(?:it|its|them|their|there|ones?)\b", re.IGNORECASE)
 
 
@@ -80,13 +107,22 @@ def begins_with_verb(text: str) -> bool:
     return first is not None and first[0].lower() in _VERBS
 
 
+def is_of_a_kind(word: str) -> bool:
+    """Whether a word in lower case is a verb that tells the kind of a tool: many tools share it, unlike `draw`."""
+    return word in _KINDS_OF_TOOLS
+
+
 def kind_of_request(text: str) -> Kind | None:
     """By a question word at its beginning or by the first verb; None: neither is there.
 
     `the code that retries` asks for something to be found: a request to do something begins with a verb.
     """
+    if NAVIGATING.search(text):
+        return None  # some tools for it say that they act, some that they fetch
     if _TELLING.match(text) or _OPENING.search(text):
         return "writes"
+    if _OPENING_FILE.match(text) or ADDING_NUMBERS.search(text):
+        return "reads"
     for place, match in enumerate(_WORD.finditer(text)):
         word = match[0].lower()
         if place == 0 and (word in _QUESTIONS or word in _DETERMINERS):

@@ -18,10 +18,10 @@ from pointsman.providers.bm25.postings import Floats, Postings
 from pointsman.providers.bm25.query import FAINT_WEIGHT, PAIR_LENGTH, Query
 from pointsman.providers.bm25.relevance import Evidence, relevance
 from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, MAX_CORRECTED, Corrections, Spelling, replace_words
-from pointsman.providers.bm25.synonyms import synonyms_of
+from pointsman.providers.bm25.synonyms import synonyms_of, words_with_same
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.semantic.tool_encoder import SentenceMatch
-from pointsman.providers.text import has_cjk, stem
+from pointsman.providers.text import has_cjk, stem, without_cjk
 
 Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
@@ -35,7 +35,7 @@ PART_WEIGHT = 1.5  # of the sentence that matches a tool best, relative to the w
 EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they are, 1 gives all the same best score
 ALTERNATION = 0.92  # of its score remains to a tool for each better one that fits the same part of the request
 LOWERED = 10  # tools of a part that are lowered one by one; the others are lowered as the last of them
-OTHER_KIND = 0.7  # of its score remains to a tool that writes or removes where the request is to read, and the reverse
+OTHER_KIND = 0.7  # of its score remains to a tool that writes where the request is to read or undo, and the reverse
 OTHER_CHANGE = 0.85  # and to one that removes where the request is to write, and the reverse
 SAME_SERVER = 1.4  # by words, for the tools of the server that fits the step before, if a step refers back to that one
 UNKNOWN_KIND = 0.95  # and to one whose name does not say which of both it does
@@ -118,7 +118,9 @@ class Index:
         self._postings = Postings([(document.words, document.counts) for document in documents])
         self._name_coverage = NameCoverage(documents, self._postings.idf)
         self._servers = np.unique([tool.server_name for tool in tools], return_inverse=True)[1]
-        self._of_kind = {kind: np.array([document.kind == kind for document in documents]) for kind in KINDS}
+        self._of_kind: dict[Kind, NDArray[np.bool_]] = {
+            kind: np.array([document.kind == kind for document in documents]) for kind in KINDS
+        }
 
     def fit(self, query: Query, sentence: SentenceMatch | None = None) -> Floats:
         """The probability that each tool is what was asked for; 0 for tools that match neither words nor meaning.
@@ -232,11 +234,17 @@ class Index:
 
     def _stand_ins(self, token: str, corrections: Corrections) -> dict[int, float]:
         """The words of the tools that may stand for a token, by number, each with its weight."""
-        weights = dict.fromkeys(map(stem, corrections.get(token, ())), CORRECTED_WEIGHT) or synonyms_of(token)
+        meant = list(map(stem, corrections.get(token, ())))
+        weights = dict.fromkeys(meant, CORRECTED_WEIGHT) or dict(synonyms_of(token))
+        for other in meant:
+            if self._number(other) is None:
+                weights = {one: CORRECTED_WEIGHT * weight for one, weight in synonyms_of(other).items()} | weights
         return {number: weight for other, weight in weights.items() if (number := self._number(other)) is not None}
 
     def _corrections(self, query: Query) -> Corrections:
-        """For each token that no tool has, nor a synonym of it, the words of the tools that are spelt alike."""
+        """For each token that no tool has, nor a synonym of it, the words of the tools that are spelt alike, or else
+        the words that mean the same as one of these.
+        """
         unknown = [token for token in query.tokens if self._number(token) is None]
         unknown = [
             token for token in unknown if not any(self._number(other) is not None for other in synonyms_of(token))
@@ -246,7 +254,11 @@ class Index:
 
     @cached_property
     def _spelling(self) -> Spelling:
-        return Spelling(word for word, number in self.vocabulary.words().items() if number in self._postings.idf)
+        own = (word for word, number in self.vocabulary.words().items() if number in self._postings.idf)
+        return Spelling(own, [word for word, same in words_with_same().items() if any(map(self._has, same))])
+
+    def _has(self, token: str) -> bool:
+        return self._number(token) is not None
 
     def _agreement(self, kinds: Sequence[Kind | None]) -> Floats:
         """For each part of a query and each tool: less than 1 if their kinds differ."""
@@ -255,7 +267,7 @@ class Index:
             if kind is not None:
                 part[:] = UNKNOWN_KIND
                 for other, tools in self._of_kind.items():
-                    part[tools] = 1 if other == kind else OTHER_KIND if "reads" in (kind, other) else OTHER_CHANGE
+                    part[tools] = _agreement_of(kind, other)
         return factors
 
     def _number(self, token: str) -> int | None:
@@ -280,15 +292,21 @@ class Index:
         sentence: SentenceMatch | None,
     ) -> Evidence:
         fields = self.documents[row].fields_by_word()
-        words = [self._word(token, corrections, fields) for token in query.tokens if token not in query.hints]
+        unsaid = query.hints | query.matter
+        words = [self._word(token, corrections, fields) for token in query.tokens if token not in unsaid]
         part = int(by_words.parts[:, row].argmax())
         plain = [word for word in words if word.token not in query.values]
-        cosine = lead = None
+        rarest = self._postings.rarest
+        acted = cosine = lead = object_cosine = None
         if by_meaning is not None:
+            objects = [word for word in plain if word.token not in query.acts]
+            lacking = 1 - _mean([word.share for word in objects]) if objects else 0
+            acted = sum([self._gain(token, row, corrections, query) for token in query.acts]) * lacking / rarest
             nearest = by_meaning.parts[int(by_meaning.parts[:, row].argmax())]
             cosine = float(nearest[row])
             lead = max(0.0, cosine) / max(float(nearest.max()), LEAST_COSINE)
-        rarest = self._postings.rarest
+            (said,) = _as_meant((" ".join([query.tokens[word.token] for word in objects]),), query, corrections)
+            object_cosine = self._cosine(said, row, otherwise=cosine)
         return Evidence(
             score=float(by_words.whole[row]) / rarest,
             part_score=float(by_words.parts[part, row]) / rarest,
@@ -298,11 +316,26 @@ class Index:
             missing=sum([word.worth * (1 - word.share) for word in words]) / rarest,
             echoed=self._echoed(query, fields),
             described=sum([word.worth for word in words if word.described]) / rarest,
+            acted=acted,
             cosine=cosine,
             lead=lead,
+            object_cosine=object_cosine,
             sentence=None if sentence is None else float(sentence.cosines[row]),
             tools=len(self.documents),
         )
+
+    def _gain(self, token: str, row: int, corrections: Corrections, query: Query) -> float:
+        """What a token brings to the score of one tool."""
+        gains = np.zeros(len(self.documents))
+        self._add_gains(gains, token, corrections)
+        return float(gains[row]) * (FAINT_WEIGHT if token in query.faint else 1)
+
+    def _cosine(self, text: str, row: int, otherwise: float) -> float:
+        """The cosine of a text and one tool; `otherwise` if there is no text for the model."""
+        text = without_cjk(text)
+        if self._meaning is None or not text.strip():
+            return otherwise
+        return float(unit(self._meaning.embedder.sums((text,)))[0] @ self._meaning.vectors[row])
 
     def _word(self, token: str, corrections: Corrections, fields: Mapping[int, int]) -> Word:
         """A word of a query and how far a tool has it; a word that stands for it counts less."""
@@ -322,6 +355,13 @@ class Index:
         total = sum([idf[number] for number in fields])
         numbers = [number for token in query.tokens if (number := self._number(token)) is not None]
         return sum([idf[number] for number in numbers if number in fields]) / total if total else 0.0
+
+
+def _agreement_of(request: Kind, tool: Kind) -> float:
+    """What remains of the score of a tool; `undo the commit` asks for the opposite of `git_commit`."""
+    if request == tool or (request, tool) == ("writes", "undoes"):
+        return 1
+    return OTHER_KIND if "reads" in (request, tool) or (request, tool) == ("undoes", "writes") else OTHER_CHANGE
 
 
 class Word(NamedTuple):

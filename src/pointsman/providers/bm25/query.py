@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pointsman.providers.bm25.actions import LOOKING, Kind, kind_of_request, refers_back, steps
+from pointsman.providers.bm25.actions import LOOKING, Kind, is_of_a_kind, kind_of_request, refers_back, steps
 from pointsman.providers.bm25.pasted import without_pasted
-from pointsman.providers.bm25.values import files_in, words_for_values
+from pointsman.providers.bm25.phrases import IDENTIFIER, in_words_of_code, matter_of
+from pointsman.providers.bm25.values import files_in, without_addresses, words_for_values
 from pointsman.providers.text import STOP_WORDS, calm, has_cjk, in_one_word, sentences, stem, without_cjk, words
 
 MAX_CHARS = 8_000  # as many as a discovery takes
@@ -23,7 +24,8 @@ PAIR_LENGTH = 0.33  # the length in words of one or two characters of CJK text: 
 # A capital inside a sentence: after a space that does not follow the end of another one.
 _NAME = re.compile(r"(?<=[^\s.!?:\"]\s)['\"(]?[A-Z]\w*")
 _RIDDING = re.compile(r"\bget(?:ting)? rid of\b|\bthrow(?:ing)? (?:away|out)\b", re.IGNORECASE)
-_IDENTIFIER = re.compile(r"\b(?:[A-Za-z]+(?:_[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)\b")
+_ROLLING_BACK = re.compile(r"\broll(?:ing)? back\b", re.IGNORECASE)
+_IDENTIFIER = re.compile(IDENTIFIER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Query:
     ]  # those that count less: the hints, words of identifiers, and verbs that only say that one wants to see
     names: frozenset[str]  # those that are written as names: `Paris`, `GitHub`
     values: frozenset[str]  # the names, and those with digits: they say with what, not what is to be done
+    matter: frozenset[str]  # those that say about what, where a phrase says all of what is wanted: `the code that ...`
+    acts: frozenset[str]  # the verbs that its parts begin with: they say what is to be done, not with what
     texts: tuple[str, ...]  # its parts
     parts: tuple[frozenset[str], ...]  # their tokens
     kinds: tuple[Kind | None, ...]  # whether they ask for something to be read or to be written
@@ -58,23 +62,38 @@ def parse_all(texts: Sequence[str]) -> list[Query]:
 
 def parse(text: str, room: int = MAX_WORDS) -> Query:
     """Parse a text up to `room` distinct words."""
-    text = in_one_word(_RIDDING.sub("delete", without_pasted(text[:MAX_CHARS])))
+    text = in_words_of_code(
+        in_one_word(_ROLLING_BACK.sub("rollback", _RIDDING.sub("delete", without_pasted(text[:MAX_CHARS]))))
+    )
     whole = _few(sentences(text))
     pieces = _few([step for sentence in whole for step in steps(sentence)])
     tokens: dict[str, str] = {}
     hints: dict[str, str] = {}
     firm: set[str] = set()  # the hints that count as if they were said
+    acts: set[str] = set()
+    matters: set[str] = set()
+    wanted: set[str] = set()  # the tokens that are not the matter of a phrase
+    undone: set[str] = set()  # verbs of what is to be undone: `add` in `undo git add`
     parts: list[frozenset[str]] = []
     texts: list[str] = []
+    kinds: list[Kind | None] = []
     with_hints: list[str] = []  # the same with the words for their values
     for piece in pieces:
-        part = set()
+        part: set[str] = set()
+        kind = kind_of_request(piece)
+        matter = matter_of(piece)
+        about = {stem(word) for word in words(matter)} if matter else set()
+        head = piece.removesuffix(matter)
         for word in words(piece):
             if len(tokens) >= room:
                 break
             if word not in STOP_WORDS:
                 token = stem(word)
                 tokens.setdefault(token, word)
+                if is_of_a_kind(word) and not part:
+                    acts.add(token)
+                elif is_of_a_kind(word) and kind == "undoes":
+                    undone.add(token)
                 part.add(token)
         said_of_values = words_for_values(piece)
         for word, as_said in said_of_values.items():
@@ -84,14 +103,19 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
         if part:
             parts.append(frozenset(part))
             texts.append(piece)
-            with_hints.append(" ".join((piece, *said_of_values)))
+            kinds.append(kind)
+            # An address to be read or opened is its object: the words of its path are no matter of the request.
+            shown = without_addresses(head) if said_of_values.get("url") else head
+            with_hints.append(" ".join((shown, *said_of_values)))
+            matters |= about
+            wanted |= {stem(word) for word in words(head)} if matter else part
     length = sum([PAIR_LENGTH if has_cjk(token) else 1 for token in tokens])
-    kinds: tuple[Kind | None, ...] = tuple([kind_of_request(piece) for piece in texts])
     unsaid = frozenset(hints.keys() - tokens.keys())
     in_identifiers = {token for token in map(stem, words_of_identifiers(text)) if token in tokens}
     in_files = {stem(word) for name in files_in(text) for word in words(name)} & tokens.keys()
+    matter_tokens = frozenset(matters - wanted) & tokens.keys()
     looking = {token for token, word in tokens.items() if word in LOOKING}
-    faint = (unsaid - firm) | in_identifiers | in_files | looking
+    faint = (unsaid - firm) | in_identifiers | in_files | looking | undone | matter_tokens
     embedded = _embeddable(with_hints)
     said = _embeddable([sentence for sentence in whole if any(word not in STOP_WORDS for word in words(sentence))])
     names = frozenset([token for token in map(stem, names_in(text)) if token in tokens])
@@ -103,9 +127,11 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
         faint=faint,
         names=names,
         values=names | {token for token in tokens if not token.isalpha()},
+        matter=matter_tokens,
+        acts=frozenset(acts),
         texts=tuple(texts),
         parts=tuple(parts),
-        kinds=kinds,
+        kinds=tuple(kinds),
         referring=(False, *map(refers_back, texts[1:])),
         length=length,
         embedded=embedded,

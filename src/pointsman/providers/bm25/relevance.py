@@ -17,8 +17,12 @@ MOST = 0.98  # less than an exact name has
 
 # Coefficients of the fit: the intercept with the logarithm of `calibrate.PRIOR`, then one for each of `features`.
 WORDS_ALONE = (2.98, -0.99, 1.75, 0.63, 0.05, 0.95, -0.13, 0.63, -0.55, -0.23)
-WITH_MEANING = (1.17, -1.04, 0.62, 0.59, 0.04, 0.58, -0.13, 0.7, -1.41, -0.13, 3.7, 2.91)
-WITH_SENTENCES = (1.28, -1.08, 0.21, 0.53, 0.04, 0.53, -0.14, 0.68, -2.62, -0.09, 0.51, 2.8, 6.82)
+WITH_MEANING = (1.367, -1.034, 0.717, 0.415, 0.043, 0.812, -0.122, 0.711, -1.357, -0.107, -0.421, 2.994, 2.367, 1.648)
+# fmt: off
+WITH_SENTENCES = (
+    1.044, -1.046, 0.296, 0.413, 0.042, 0.668, -0.13, 0.675, -2.4, -0.072, -0.268, 0.122, 2.572, 0.929, 6.711,
+)
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +37,11 @@ class Evidence:
     missing: float  # the worth of the query's words that it lacks
     echoed: float  # the share of the tool's own words that the query has; rare ones count more
     described: float  # the worth of the words that its description has, and its names have not
+    acted: float | None  # the score of the verbs that begin its parts, times the share of the other words that it lacks
     cosine: float | None  # between a part of the query and the tool, the best; None: not compared
     lead: float | None  # that cosine relative to the best of any tool for that part
-    sentence: float | None  # the same cosine by the sentence encoder
+    object_cosine: float | None  # between the query's plain words without those verbs and the tool
+    sentence: float | None  # between a part of the query and the tool by the sentence encoder, the best
     tools: int  # in the index: among many, a seeming match is more likely by chance
 
 
@@ -60,5 +66,6 @@ def features(evidence: Evidence) -> tuple[float, ...]:
         math.sqrt(evidence.echoed),  # a tool of few words is easily echoed
         evidence.described,
     )
-    more = evidence.cosine, evidence.lead, evidence.sentence
+    acted = None if evidence.acted is None else math.log1p(evidence.acted)  # many tools delete something
+    more = acted, evidence.cosine, evidence.lead, evidence.object_cosine, evidence.sentence
     return (*figures, *[figure for figure in more if figure is not None])

@@ -1,4 +1,4 @@
-"""Stand-ins for words of a request that a catalog does not have: the catalog's own words that are spelt alike."""
+"""Stand-ins for words of a request that a catalog does not have: its own words, or synonyms of them, spelt alike."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from itertools import islice
+from itertools import chain, islice
 
 CORRECTED_WEIGHT = 0.8  # of a word that may be meant, relative to one that is written
 SHORTEST = 4  # letters: among shorter words, one slip leads to many others
@@ -35,9 +35,12 @@ class Spelling:
     same first letter, and the next or the last ones in common with what is written.
     """
 
-    def __init__(self, words: Iterable[str]) -> None:
+    def __init__(self, words: Iterable[str], synonyms: Iterable[str] = ()) -> None:
+        """`synonyms`: words that stand for words of the catalog."""
         self._by_ends: dict[str, list[str]] = {}
-        for word in islice(words, MAX_WORDS):
+        own = list(islice(words, MAX_WORDS))
+        self._synonyms = frozenset(synonyms).difference(own)
+        for word in chain(own, sorted(self._synonyms)):
             for key in _ends(word):
                 alike = self._by_ends.setdefault(key, [])
                 if len(alike) < MAX_ALIKE:
@@ -47,6 +50,8 @@ class Spelling:
     def _stand_ins(self, word: str) -> tuple[str, ...]:
         """The words that are spelt most like a word: those with the fewest slips between them.
 
+        Synonyms only if none of the catalog's own words is as near.
+
         A word of English is meant as it is written: `bank` is not `back`.
         """
         if not is_correctable(word) or word in _english():
@@ -54,10 +59,12 @@ class Spelling:
         from rapidfuzz.distance import OSA  # at first use: most requests are spelt correctly
         from rapidfuzz.process import extract
 
-        candidates = list(dict.fromkeys(known for key in _ends(word) for known in self._by_ends.get(key, ())))
+        alike = dict.fromkeys(known for key in _ends(word) for known in self._by_ends.get(key, ()))
+        candidates = sorted(alike, key=self._synonyms.__contains__)
         slips = 2 if len(word) >= LONG else 1
         found = extract(word, candidates, scorer=OSA.distance, score_cutoff=slips, limit=MAX_STAND_INS)
-        return tuple(known for known, distance, _ in found if distance == found[0][1])
+        nearest = [known for known, distance, _ in found if distance == found[0][1]]
+        return tuple(known for known in nearest if known not in self._synonyms) or tuple(nearest)
 
 
 @lru_cache(maxsize=1)

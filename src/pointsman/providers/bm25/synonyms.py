@@ -38,6 +38,7 @@ _SAME = """
     regex regexp
     code codebase
     history log
+    echo repeat
 """
 _RELATED = """
     create add make new
@@ -103,7 +104,7 @@ _RELATED = """
 
     rename move
     difference diff change compare
-    undo restore reset
+    undo restore reset rollback discard
     copy duplicate clone
     zip compress archive
     unzip extract decompress
@@ -124,12 +125,24 @@ _RELATED = """
     switch checkout
     big large size
     know knowledge memory
+    forget delete remove
+    fact observation
+    link relation connection
+    person entity
+    clock time
 """
 
 
 def synonyms_of(token: str) -> Mapping[str, float]:
     """The tokens that may stand for a token, each with its weight."""
     return _table().get(token, _NONE)
+
+
+@cache
+def words_with_same() -> Mapping[str, frozenset[str]]:
+    """The words that others mean the same as, with the tokens of those."""
+    groups = [line.split() for line in _SAME.splitlines()]
+    return {word: frozenset(map(stem, group)) for group in groups for word in group}
 
 
 _NONE: Mapping[str, float] = {}

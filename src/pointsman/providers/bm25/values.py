@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from pointsman.providers.bm25.actions import kind_of_request
+from pointsman.providers.bm25.phrases import SIZE, words_for_phrases
 
 MAX_VALUE_CHARS = 300  # of one value; the rest of a longer one changes nothing
 
@@ -25,32 +26,25 @@ _OTHER_FILES = """
     txt md rst csv tsv json yaml yml toml xml html htm xls xlsx ods ppt pptx log ini cfg conf env lock
     py js ts tsx jsx java c h cpp cs go rs rb php sh sql swift kt ipynb zip tar gz
 """
+_FOLDER = ("path", "directory")
+_OPENING = frozenset({"open", "read", "cat", "print", "edit"})
 _FILES: dict[str, tuple[str, ...]] = dict.fromkeys(_OTHER_FILES.split(), ("file",))
 _FILES |= {ending: ("file", kind) for kind, endings in _KINDS.items() for ending in endings.split()}
 
-_CLOCK = re.compile(
-    r"\bwhat(?:'s| is) the (?:time|date)(?: in\b| now\b|\W*$)|\bwhat (?:time|day|date) is it\b", re.IGNORECASE
-)
-_TODAY = re.compile(
-    r"\b(?:today['\u2019]?s|current|present) date\b|\b(?:day|date) (?:is (?:it )?)?today\b|^\W*(?:the )?date\W*$"
-    r"|\bwhat(?:['\u2019]?s| is) the date(?: in\b| now\b|\W*$)|\bwhat (?:day|date) is it\b",
-    re.IGNORECASE,
-)
-_USES = re.compile(
-    r"\bwho (?:uses|calls|imports)\b|\bwhere (?:is|are|do we|do they)\b[^.?!]{1,60}\b(?:use|used|called|imported)\b",
-    re.IGNORECASE,
-)
-_REASONS = re.compile(r"\bwhat (?:was|is|were|are) (?:the|our|their) (?:reason|motive|rationale)", re.IGNORECASE)
-_OUR_REASONS = re.compile(r"\bwhy (?:did|do|have|had|are|were) (?:we|they)\b", re.IGNORECASE)
-_SIZE = re.compile(r"\bhow (?:large|big) (?:is|are)\b", re.IGNORECASE)
-
 _ASCII_RUN = re.compile(r"[!-~]+")
 
-# In a text in which FILE stands for every file name.
+# In a text in which FILE stands for every file name, and ADDRESS for every web address.
 _FILE = "\0"
-_OF_FILE = rf"(?:the )?(?:file )?{_FILE}"
+_ADDRESS = "\1"
+_READING_ADDRESS = re.compile(  # or the address is all there is
+    rf"\b(?:read|fetch|get|load|download|show|view|print|display|summari[sz]e)(?: me)?"
+    rf"(?: (?:the )?(?:(?:contents?|text) of )?(?:the )?(?:page |url |website |site |link )?(?:at )?)?\s*{_ADDRESS}"
+    rf"|^\W*{_ADDRESS}\W*$|\bwhat(?:'s| is) (?:in|at|on) {_ADDRESS}|\bwhat does {_ADDRESS} (?:say|contain)\b",
+    re.IGNORECASE,
+)
+_OF_FILE = rf"(?:the |this |my )?(?:(?:file|image|picture|photo|document|video|text file) )?{_FILE}"
 _READING = re.compile(
-    rf"\b(?:open|print|show|display|view)(?: me)?(?: (?:the )?(?:contents?|text) of)? {_OF_FILE}"
+    rf"\b(?:open|print|read|show|display|view)(?: me)?(?: (?:the )?(?:contents?|text) of)? {_OF_FILE}"
     rf"|\bwhat(?:'s| is) (?:in|inside) {_OF_FILE}|\bwhat does {_OF_FILE} (?:say|contain)\b",
     re.IGNORECASE,
 )
@@ -59,29 +53,30 @@ _INTO_FILE = re.compile(  # `rename FILE to FILE` writes none
 )
 
 
-def words_for_values(text: str) -> dict[str, bool]:
-    """The words for all values in a text, each once and in order; True: it counts as much as if it were said.
+_OPENING_ADDRESS = re.compile(
+    r"\b(?:open|visit|browse|go|navigate)(?: up)?(?: to)?(?: the)?(?: page| url| website| site| link)?(?: at)? "
+    rf"{_ADDRESS}",
+    re.IGNORECASE,
+)
 
-    The time that one asks for is the current one, and a clock knows the date, too; who asks how large something is asks
-    for its size; where it is used, for its usages in the code; and for its reason, why.
-    """
-    found: dict[str, bool] = dict.fromkeys(["current"], False) if _CLOCK.search(text) else {}
-    if _TODAY.search(text):
-        found |= dict.fromkeys(("current", "time"), False)
-    if _SIZE.search(text):
-        found["size"] = False
-    if _USES.search(text):
-        found |= dict.fromkeys(("usages", "callers", "code"), False)
-    if _REASONS.search(text):
-        found["why"] = False
-    if _OUR_REASONS.search(text):
-        found |= dict.fromkeys(("reason", "decision"), False)
+
+def words_for_values(text: str) -> dict[str, bool]:
+    """The words for all values and phrases in a text, each once and in order; True: it counts as if it were said."""
+    return words_for_phrases(text) | _said_of_values(text)
+
+
+def _said_of_values(text: str) -> dict[str, bool]:
+    """The words for the addresses, paths and file names in a text, and for what is asked of them."""
+    found: dict[str, bool] = {}
     masked = text.split()
     for place, written in enumerate(masked):
         if words := _words_for(written):
+            if words == _FOLDER and place and masked[place - 1].lower() in _OPENING and written[-1] not in "/\\":
+                words = ("file", "path")  # `open /etc/hosts`: who wants to see a folder lists it
             found |= dict.fromkeys(words, False)
-            if "file" in words:
-                masked[place] = _FILE
+            masked[place] = _FILE if "file" in words else _ADDRESS if "url" in words else written
+    if _ADDRESS in masked:
+        found |= _done_with_addresses(" ".join(masked))
     return found | _done_with_files(" ".join(masked), text) if _FILE in masked else found
 
 
@@ -91,15 +86,29 @@ def without_values(text: str) -> str:
 
 
 def files_in(text: str) -> Iterator[str]:
-    """The names of the files in a text, with their folders."""
-    return (written for written in text.split() if "file" in _words_for(written))
+    """The names of the files in a text, with their folders, and the web addresses."""
+    return (written for written in text.split() if not {"file", "url"}.isdisjoint(_words_for(written)))
+
+
+def without_addresses(text: str) -> str:
+    """A text without its web addresses: the words of a path say where something is, not what should be done."""
+    if "://" not in text and "www." not in text:
+        return text
+    return " ".join([written for written in text.split() if "url" not in _words_for(written)])
+
+
+def _done_with_addresses(masked: str) -> dict[str, bool]:
+    """Whether an address is to be read or opened, in the words of tools."""
+    if _OPENING_ADDRESS.search(masked):
+        return {"url": True, "navigate": True}
+    return {"url": True, "fetch": True} if _READING_ADDRESS.search(masked) else {}
 
 
 def _done_with_files(masked: str, text: str) -> dict[str, bool]:
     """What is asked of files, in the words of tools."""
     if _READING.search(masked):
         return {"file": True, "read": True}
-    if _SIZE.search(masked):
+    if SIZE.search(masked):
         return {"size": True}
     writes = _INTO_FILE.search(masked) and kind_of_request(text) == "writes"
     return {"file": True, "write": True} if writes else {}
@@ -119,7 +128,7 @@ def _words_for(written: str) -> tuple[str, ...]:
     if base and ending in _FILES:
         return (*_FILES[ending], "path") if value != name else _FILES[ending]
     if value.startswith(_ROOTS) or value[1:3] == ":\\":
-        return ("path", "directory")
+        return _FOLDER
     if base and ending in _DOMAINS:
         return ("url", "page", "website")
     return ()

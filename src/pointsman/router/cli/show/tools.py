@@ -114,7 +114,7 @@ def call(tool_key: str, arguments: tuple[str, ...], state_dir: Path | None, as_j
 
 
 @tools.command(name="test")
-@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @click.option("--audit", is_flag=True, help="Replay the discoveries of the audit log instead of a file.")
 @click.option(
     "--since", "since_ms", type=Moment(), help="With --audit, only discoveries since this time, such as 7d or 12h."
@@ -147,7 +147,7 @@ def test_search(
 ) -> None:
     """Rank kept requests again, and say which no longer find their tool: exit code 1 if one misses its worst_rank.
 
-    FILE is by default pointsman.queries.yaml beside the configuration, a list of requests:
+    FILE is by default pointsman.queries.yaml beside the configuration, a list of requests; - reads stdin:
 
     \b
     - {query: read a text file, expected: files:read_file, worst_rank: 3}

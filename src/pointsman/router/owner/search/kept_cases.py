@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,10 @@ from typing import Any
 from pointsman.config.errors import closest
 from pointsman.config.files import ReplaceError, create, rewrite
 from pointsman.core.model import NEEDS_SIGN_IN, ToolKey
+from pointsman.router.gateway.meta_tools import MAX_QUERIES
 
 USUAL_FILE = "pointsman.queries.yaml"  # beside the configuration
+STDIN = "-"
 MAX_BYTES = 1 << 20
 WORST_RANK = 100
 MAX_NAMED = 10  # projects, in one sentence
@@ -86,9 +90,9 @@ class _EntryError(Exception):
 
 
 def read_kept(path: Path, projects: Collection[str] | None = None) -> list[Case]:
-    """`projects` are those that entries may name; None: any. Raises KeptCasesError."""
+    """`projects` are those that entries may name; None: any. `-` reads standard input. Raises KeptCasesError."""
     try:
-        with path.open("rb") as file:
+        with nullcontext(sys.stdin.buffer) if str(path) == STDIN else path.open("rb") as file:
             text = file.read(MAX_BYTES + 1).decode()
     except FileNotFoundError:
         raise KeptCasesError(
@@ -98,15 +102,19 @@ def read_kept(path: Path, projects: Collection[str] | None = None) -> list[Case]
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise KeptCasesError(f"{path} cannot be read: {error}") from None
-    return read_text(text, path, projects)
+    return read_text(text, Path("<stdin>") if str(path) == STDIN else path, projects)
 
 
 def read_text(text: str, path: Path, projects: Collection[str] | None = None) -> list[Case]:
     """The cases of a file with this text; see `read_kept`. Raises KeptCasesError."""
     if len(text) > MAX_BYTES:
         raise KeptCasesError(f"{path} is larger than 1 MB.")
+    if not text.strip():  # a file that was cut, more likely than a list without entries
+        raise KeptCasesError(
+            f"{path} is empty. Write `[]` for a list without requests, or one per entry:", f"  {EXAMPLE}"
+        )
     entries = _parsed(text, path)
-    if entries is None:  # an empty file, or only comments
+    if entries is None:  # only comments
         return []
     if not isinstance(entries, list):
         raise KeptCasesError(f"{path} must be a list of entries, such as:", f"  {EXAMPLE}")
@@ -157,6 +165,8 @@ def _read_case(entry: Any, projects: Collection[str] | None) -> Case:
     if project is not None and projects is not None and project not in projects:
         raise _EntryError(_no_project(project, projects))
     queries, expected = _texts(entry["query"], "query"), _texts(entry["expected"], "expected")
+    if len(queries) > MAX_QUERIES:
+        raise _EntryError(f"`query` has {len(queries)} queries; at most {MAX_QUERIES} are taken at once.")
     if not all(query.strip() for query in queries):
         raise _EntryError("`query` is empty. Write what a model would ask for.")
     for key in expected:
