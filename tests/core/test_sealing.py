@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
 
-from pointsman.core.sealing import SealError, Sealing
+from pointsman.core.sealing import SEALED_BYTES, SealError, Sealing
 
 KEY, OTHER_KEY = b"k" * 32, "o" * 40
 OURS, THEIRS = Sealing([KEY]), AESGCMRequestStateCodec([KEY])
@@ -118,3 +118,26 @@ def test_sealing_needs_nothing_of_the_sdk() -> None:
     )
     found = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
+
+
+@given(st.lists(st.binary(max_size=100), max_size=5), st.integers(min_value=0), st.integers(0, 7))
+def test_pieces_are_opened_as_one_and_a_changed_bit_is_refused(pieces: list[bytes], place: int, bit: int) -> None:
+    sealed = b"".join(OURS.seal_pieces(pieces))
+    assert len(sealed) == sum(map(len, pieces)) + SEALED_BYTES
+    assert Sealing([OTHER_KEY, KEY]).unseal_bytes(sealed) == b"".join(pieces)
+    changed = bytearray(sealed)
+    changed[place % len(sealed)] ^= 1 << bit
+    for refused in (bytes(changed), sealed[: place % len(sealed)], sealed + b"x"):
+        with pytest.raises(SealError):
+            OURS.unseal_bytes(refused)
+
+
+def test_a_token_does_not_pass_for_pieces_nor_pieces_for_a_token() -> None:
+    token, sealed = OURS.seal(b"state"), b"".join(OURS.seal_pieces([b"state"]))
+    raw = base64.urlsafe_b64decode(token[3:] + "==")
+    prefix = sealed[: SEALED_BYTES - 32]
+    assert OURS.unseal_bytes(token.encode()) == b"state"
+    with pytest.raises(SealError):
+        OURS.unseal_bytes(prefix + raw)
+    moved = base64.urlsafe_b64encode(sealed[len(prefix) :]).decode().rstrip("=")
+    assert opened_by_both("v1." + moved) is None

@@ -1,4 +1,4 @@
-"""A small MCP server on stdin and stdout whose tools answer with the result in the JSON file that the caller names."""
+"""A small MCP server on stdin and stdout whose tools answer with the bytes of the file that the caller names."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ def serve() -> None:
         message = json.loads(line)
         if "id" in message and "method" in message:
             said = answer(message["method"], message.get("params") or {})
-            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}) + "\n")
-            sys.stdout.flush()
+            number = json.dumps(message["id"]).encode()
+            sys.stdout.buffer.write(b'{"jsonrpc": "2.0", "id": %b, %b}\n' % (number, said))
+            sys.stdout.buffer.flush()
 
 
-def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+def answer(method: str, params: dict[str, Any]) -> bytes:
+    if method == "tools/call":
+        return b'"result": %b' % Path(params["arguments"]["file"]).read_bytes()
+    return json.dumps(own_answer(method, params)).encode()[1:-1]
+
+
+def own_answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == "initialize":
         info = {"name": "answers", "version": "1"}
         version = params["protocolVersion"]
         return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
     if method == "tools/list":
         return {"result": {"tools": TOOLS}}
-    if method == "tools/call":
-        return {"result": json.loads(Path(params["arguments"]["file"]).read_text())}
     return {"error": {"code": -32601, "message": "Method not found"}}
 
 

@@ -12,6 +12,7 @@ MAX_DEPTH = 900  # nested arrays and objects: about what Python 3.11 can decode
 # Up to Python 3.11 the interpreter's recursion limit ends the decoder. Later versions go on for thousands of levels,
 # where recursive Python code cannot follow.
 _CHECKS_DEPTH = sys.version_info >= (3, 12)
+_PIECE_BYTES = 64 << 10  # of a view, which has to be copied to be searched
 _OPENING, _CLOSING = b"[{", b"]}"
 _OTHER_BYTES = bytes(set(range(256)) - {*_OPENING, *_CLOSING, *b'"'})
 _STEPS = bytes.maketrans(_OPENING + _CLOSING, b"\x01\x01\xff\xff")  # as signed bytes: 1, 1, -1, -1
@@ -38,9 +39,15 @@ def decode(data: bytes | bytearray | memoryview, decoder: msgspec.json.Decoder[A
 
 def is_too_deep(data: bytes | bytearray | memoryview) -> bool:
     """Whether JSON text is nested deeper than MAX_DEPTH. Costs two scans, unless it has more brackets than that."""
-    text = bytes(data) if isinstance(data, memoryview) else data
-    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
-        return False
+    if isinstance(data, memoryview):
+        pieces = (bytes(data[at : at + _PIECE_BYTES]) for at in range(0, len(data), _PIECE_BYTES))
+        if sum(piece.count(b"[") + piece.count(b"{") for piece in pieces) <= MAX_DEPTH:
+            return False
+        text: bytes | bytearray = bytes(data)
+    else:
+        text = data
+        if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+            return False
     if b"\\" in text:
         text = text.replace(rb"\\", b"").replace(rb"\"", b"")
     brackets = b"".join(text.translate(None, _OTHER_BYTES).split(b'"')[::2])  # those outside strings

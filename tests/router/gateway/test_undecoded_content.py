@@ -13,7 +13,7 @@ from msgspec import Raw
 from pointsman.core import wire
 from pointsman.core.model import Caller, Json
 from pointsman.router.downstream.talk.decoding import decode
-from pointsman.router.gateway.results import ResourceLinks, size_undecoded
+from pointsman.router.gateway.results import ResourceLinks, open_blocks, size_undecoded
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.conftest import audit_rows
 from tests.router.gateway.large_results.test_large_results import SECRETS, answer, config
@@ -79,6 +79,15 @@ def test_large_content_without_links_is_not_decoded() -> None:
 def test_the_size_is_that_of_the_encoded_result(result: Json) -> None:
     undecoded = received(result)
     assert size_undecoded(undecoded) == len(wire.encode(undecoded))
+
+
+@pytest.mark.parametrize("kind", ["text", "resource_link"])
+def test_only_the_outer_members_of_large_blocks_are_opened(kind: str) -> None:
+    block = {"type": kind, "uri": "note://x", "text": "short", "_meta": {"a": {"b": {"c": LONG}}}}
+    (opened,) = open_blocks(Raw(json.dumps([block]).encode()))
+    assert (opened["type"], opened["text"]) == (kind, "short")
+    assert type(opened["_meta"]["a"]) is Raw
+    assert sent(opened) == block
 
 
 @pytest.fixture(scope="module")

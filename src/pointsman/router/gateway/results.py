@@ -23,6 +23,7 @@ MOST_LINKS = 10_000  # of all callers; the least recently used are evicted
 MAX_URI_CHARS = 8_192
 _LINK_TYPES = ("resource_link", "resource")
 _DECODED_BYTES = 32 * 1024  # larger members of an undecoded block stay undecoded
+_OPEN_LEVELS = 1  # of large members: an embedded resource has its URI there, and each level is one more pass
 
 _EMPTY = Raw(b"")
 _Any = dict[str, Raw] | list[Raw] | str | int | float | bool | None
@@ -35,7 +36,7 @@ class _Block(msgspec.Struct):
 
 
 _types = msgspec.json.Decoder(list[_Block | list[Raw] | str | int | float | bool | None])
-_items = msgspec.json.Decoder(list[Raw])
+_blocks = msgspec.json.Decoder(list[_Any])
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -143,21 +144,30 @@ class ResourceLinks:
             self._servers.popitem(last=False)
 
 
+def open_blocks(content: Raw) -> list[Any]:
+    """Decode undecoded content, but for large members of its blocks. Raises InvalidJsonError: a number out of range."""
+    return [_open_members(block, _OPEN_LEVELS) for block in wire.decode(memoryview(content), _blocks)]
+
+
 def _blocks_with_links(content: Raw) -> list[Any] | None:
     """Decode undecoded content far enough to follow the links in it. None: there are none, or it is not understood."""
     try:
         if not any(isinstance(block, _Block) and block.type in _LINK_TYPES for block in _types.decode(content)):
             return None
-        return [_open(block) for block in _items.decode(content)]
-    except (msgspec.DecodeError, wire.InvalidJsonError):  # a number out of range
+        return open_blocks(content)
+    except (msgspec.DecodeError, RecursionError, wire.InvalidJsonError):  # too deep, or a number out of range
         return None
 
 
-def _open(value: Raw) -> Any:
-    """Decode a value; if it is large, only the small members of an object."""
+def _open(value: Raw, levels: int) -> Any:
+    """Decode a value; if it is large, only the small members of an object, that many levels down."""
     text = memoryview(value)
     if len(text) <= _DECODED_BYTES:
         return wire.decode(text)
-    if text[0] != ord("{"):
-        return value
-    return {name: _open(member) for name, member in _members.decode(value).items()}
+    return _open_members(wire.decode(text, _members), levels - 1) if levels and text[0] == ord("{") else value
+
+
+def _open_members(value: Any, levels: int) -> Any:
+    if isinstance(value, dict):
+        return {name: _open(member, levels) for name, member in value.items()}
+    return [_open(member, levels) for member in value] if isinstance(value, list) else value

@@ -78,3 +78,35 @@ def test_an_event_in_many_pieces_takes_linear_time() -> None:
         parser.feed(b"x")
     (event,) = parser.feed(b"\n\n")
     assert len(event.data) == 300_000
+
+
+@pytest.mark.parametrize("chunk", [1 << 16, (1 << 16) + 1, 1 << 20, 1 << 23])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (b"data: %b\n\n", b"%b"),
+        (b"\xef\xbb\xbfdata:%b\r\n\r\n", b"%b"),
+        (b"event: message\ndata: %b\ndata: more\n\n", b"%b\nmore"),
+        (b"data: before\ndata: %b\nid: 7\ndata: %b\n\n", b"before\n%b\n%b"),
+        (b"data: %b\ndata:\ndata\ndata: %b\n\n", b"%b\n\n\n%b"),
+    ],
+)
+def test_a_large_event_is_what_was_sent(lines: tuple[bytes, bytes], chunk: int) -> None:
+    large = b"\xc3\xa9: " * 500_000
+    sent, data = (part % ((large,) * part.count(b"%b")) for part in lines)
+    parser, events = EventStreamParser(len(sent)), []
+    for begin in range(0, len(sent), chunk):
+        events += parser.feed(sent[begin : begin + chunk])
+    [event] = events
+    assert bytes(event.data) == data
+    assert parser.held == 0
+
+
+def test_large_values_of_one_event_count_together() -> None:
+    value = b"data: " + b"x" * 2_000_000
+    parser = EventStreamParser(3 * len(value))
+    parser.feed(value)
+    parser.feed(b"\n" + value)
+    parser.feed(b"\n")
+    with pytest.raises(BudgetExceededError):
+        parser.feed(value + b"x" * 100)

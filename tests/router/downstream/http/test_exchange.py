@@ -238,6 +238,27 @@ async def test_a_small_packed_body_cannot_fill_the_memory() -> None:
         assert peak < 5_000_000
 
 
+async def test_other_work_goes_on_between_the_parts_of_a_packed_body() -> None:
+    bomb = gzip.compress(bytes(20_000_000))
+    answer = OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb
+    others = 0
+
+    async def work() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    async with client_of(answers(answer)) as client:
+        response = await client.send(client.head("POST"), b"{}")
+        await response.read()
+        working = asyncio.create_task(work())
+        for part in range(1, 40):
+            assert await response.read()
+            assert others >= part
+        working.cancel()
+
+
 async def test_a_large_body_waits_in_the_socket_until_it_is_read() -> None:
     play, sent = endless(CHUNKED, b"10000\r\n" + bytes(0x10000) + b"\r\n")
     async with client_of(play) as client:

@@ -46,7 +46,9 @@ async def test_large_messages_are_mended_as_well() -> None:
     rows = ["x" * 1000] * 1500
     data = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"rows": rows, "text": "\ud83d"}}).encode()
     assert len(data) > OFF_LOOP_BYTES
-    assert await decode_off_loop(data) == {"jsonrpc": "2.0", "id": 1, "result": {"rows": rows, "text": "\ufffd"}}
+    for form in (data, bytearray(data), memoryview(data)):
+        message = await decode_off_loop(form)
+        assert message == {"jsonrpc": "2.0", "id": 1, "result": {"rows": rows, "text": "\ufffd"}}
 
 
 def answer(result: object, **more: object) -> bytes:
@@ -84,13 +86,14 @@ async def test_large_content_is_passed_on_as_the_bytes_that_came(size: int) -> N
     ],
 )
 async def test_every_other_large_message_is_decoded(data: bytes) -> None:
-    assert decode(data) == json.loads(data)
-    assert await decode_off_loop(data) == json.loads(data)
+    for form in (data, bytearray(data), memoryview(data)):
+        assert decode(form) == json.loads(data)
+        assert await decode_off_loop(form) == json.loads(data)
 
 
 async def test_half_a_pair_in_large_content_is_repaired() -> None:
     data = json.dumps({"id": 7, "result": {"content": [{"type": "text", "text": LONG + "\ud83d"}]}}).encode()
-    for message in (decode(data), await decode_off_loop(data)):
+    for message in (decode(data), decode(memoryview(data)), await decode_off_loop(memoryview(data))):
         assert message["result"]["content"][0]["text"] == LONG + "\ufffd"
 
 
@@ -109,10 +112,11 @@ async def test_half_a_pair_in_large_content_is_repaired() -> None:
 )
 async def test_undecoded_content_is_checked(content: bytes, why: str) -> None:
     data = b'{"jsonrpc":"2.0","id":7,"result":{"content":%b}}' % (content.replace(b"%b", b"x" * RAW_BYTES))
-    with pytest.raises(wire.InvalidJsonError):
-        decode(data)
-    with pytest.raises(wire.InvalidJsonError):
-        await decode_off_loop(data)
+    for form in (data, memoryview(data)):
+        with pytest.raises(wire.InvalidJsonError):
+            decode(form)
+        with pytest.raises(wire.InvalidJsonError):
+            await decode_off_loop(form)
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])

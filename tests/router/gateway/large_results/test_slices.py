@@ -1,4 +1,4 @@
-"""What is read of a stored result: paths, matching lines, the preview; and what they cost at worst."""
+"""What is read of a stored result: paths, matching lines; and what they cost at worst."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pointsman.core.errors import InvalidArgumentsError
-from pointsman.router.gateway.large_results.slices import MAX_MATCHES, MAX_VALUES, View, outline, preview_of, select
+from pointsman.router.gateway.large_results.slices import MAX_MATCHES, MAX_VALUES, View, outline, select
 from pointsman.router.gateway.large_results.store import StoredResult
 
 ORDERS: Any = {
@@ -109,22 +109,10 @@ def test_texts_inside_of_json_share_one_budget_of_values() -> None:
         select(pages * 2, "[*][0]")
 
 
-def test_the_preview_counts_text_and_its_copy_apart_and_shows_what_the_text_is() -> None:
-    text = json.dumps(ORDERS)
-    preview = preview_of(view(text, {"content": text}), "abc", 40_000, 20_000)
-    structured = len(json.dumps({"content": text}))
-    assert (
-        f"a result of {len(text):,} characters of text and {structured:,} characters of structured content." in preview
-    )
-    assert "Structure: {total: number, orders: [2 x {id" in preview
-    assert '"select": "orders[*].lines"' in preview
-
-
 def test_json_with_too_many_values_is_not_decoded() -> None:
     text = "[" + "[]," * MAX_VALUES + "[]]"
     with pytest.raises(InvalidArgumentsError, match="too many values"):
         view(text).select("[0]")
-    assert "very many values" in preview_of(view(text), "h", 40_000, 20_000)
 
 
 def test_search_finds_lines_in_any_case_with_their_place() -> None:
@@ -175,16 +163,3 @@ def test_an_outline_stays_short() -> None:
     assert outline({"a": {"b": {"c": {"d": 1}}}}) == "{a: {b: {c: {1 keys}}}}"
     assert outline([]) == "[0 items]"
     assert outline({"s": "x" * 5_000, "n": None, "b": True}) == "{s: string of 5,000 characters, n: null, b: boolean}"
-
-
-def test_a_preview_has_structure_beginning_and_the_next_step() -> None:
-    text = "\n".join(["# One", *["word " * 10] * 500, "## Two", *["word " * 10] * 500])
-    preview = preview_of(view(text), "abc", 40_000, 20_000)
-    assert '"handle": "abc"' in preview
-    assert "1,002 lines" in preview
-    assert "# One\n## Two" in preview
-    assert '"select"' not in preview
-    assert f"\n\n{text[:8_000]}\n[cut here; continue with offset 8000]" in preview
-    preview = preview_of(view("", ORDERS), "abc", 40_000, 20_000)
-    assert '"select": "orders[*].lines"' in preview
-    assert "{total: number, orders: [2 x {id: number, " in preview

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.router.gateway.large_results.store import FOLDER, KEEP_S, ResultStore, StoredResult, new_handle, owner_of
+from pointsman.router.gateway.large_results.pieces import PIECE_BYTES, LargeText
+from pointsman.router.gateway.large_results.store import (
+    FOLDER,
+    KEEP_S,
+    NewResult,
+    ResultStore,
+    StoredResult,
+    new_handle,
+    owner_of,
+)
 
 KEYS = ["k" * 32]
 ONE, OTHER = owner_of("laptop", "d" * 64), owner_of("phone", "d" * 64)
@@ -27,8 +36,13 @@ def store(folder: Path, budget: int = 1_000_000, keys: list[str] = KEYS, clock: 
 
 def put(into: ResultStore, owner: str, result: StoredResult = RESULT) -> str:
     handle = new_handle()
-    assert into.put(owner, handle, result)
+    assert into.put(owner, handle, new(result))
     return handle
+
+
+def new(result: StoredResult) -> NewResult:
+    text, structured = LargeText([result.text]), LargeText([result.structured.decode()])
+    return NewResult(result.project_id, result.tool_key, text, structured)
 
 
 def files(folder: Path) -> list[Path]:
@@ -40,6 +54,23 @@ def test_a_result_survives_a_restart_and_a_new_first_key(tmp_path: Path) -> None
     assert store(tmp_path).get(ONE, handle) == RESULT
     assert store(tmp_path, keys=["n" * 32, *KEYS]).get(ONE, handle) == RESULT
     assert store(tmp_path, keys=["n" * 32]).get(ONE, handle) is None
+
+
+def test_a_result_for_older_replicas_is_sealed_as_text_and_read_by_all(tmp_path: Path) -> None:
+    handle = put(ResultStore(tmp_path, KEYS, lambda: 1_000_000, Clock(), with_older=True), ONE)
+    [file] = files(tmp_path)
+    assert file.read_bytes().isascii()
+    assert store(tmp_path).get(ONE, handle) == RESULT
+
+
+@pytest.mark.parametrize("length", [0, 1, PIECE_BYTES - 1, PIECE_BYTES, 3 * PIECE_BYTES + 1])
+def test_a_result_of_any_length_is_read_as_it_was_stored(tmp_path: Path, length: int) -> None:
+    held = store(tmp_path, budget=10_000_000)
+    result = StoredResult(None, "notes:read", "\u00e4" * length, b"[" + b"1," * length + b"1]")
+    handle = put(held, ONE, result)
+    assert held.get(ONE, handle) == result
+    [file] = files(tmp_path)
+    assert file.stat().st_size < 1_000 + len(result.text.encode()) + len(result.structured)
 
 
 def test_files_are_private_and_encrypted(tmp_path: Path) -> None:
@@ -74,7 +105,17 @@ def test_a_changed_file_is_no_result(tmp_path: Path) -> None:
     handle = put(held, ONE)
     [file] = files(tmp_path)
     sealed = file.read_bytes()
-    for changed in (b"", sealed[:-4], sealed[:40] + b"AAAA" + sealed[44:], b"\xff" + sealed, b"v1." + sealed):
+    places = [sealed[:place] + bytes([sealed[place] ^ 1]) + sealed[place + 1 :] for place in range(len(sealed))]
+    for changed in (
+        b"",
+        sealed[:9],
+        sealed[:30],
+        sealed[:-4],
+        sealed + b"x",
+        b"\xff" + sealed,
+        b"v1." + sealed,
+        *places,
+    ):
         file.write_bytes(changed)
         assert held.get(ONE, handle) is None
 
@@ -129,13 +170,13 @@ def test_the_oldest_results_make_room_and_one_token_has_half(tmp_path: Path) -> 
 
 def test_a_result_over_half_of_the_budget_is_not_stored(tmp_path: Path) -> None:
     held = store(tmp_path, budget=2_000)
-    assert not held.put(ONE, new_handle(), StoredResult(None, "s:t", "x" * 2_000, b""))
+    assert not held.put(ONE, new_handle(), new(StoredResult(None, "s:t", "x" * 2_000, b"")))
     assert not (tmp_path / FOLDER).exists()
 
 
 def test_a_disk_that_refuses_costs_only_the_stored_copy(tmp_path: Path) -> None:
     (tmp_path / FOLDER).write_text("a file in the way")
-    assert not store(tmp_path).put(ONE, new_handle(), RESULT)
+    assert not store(tmp_path).put(ONE, new_handle(), new(RESULT))
 
 
 def test_results_of_those_who_signed_in_go_when_they_expire(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NoReturn
 
+from pointsman.core.large_block import LargeBlock
 from pointsman.core.model import Json
 from pointsman.core.rounds import own_round
 from pointsman.core.wire import InvalidJsonError
@@ -97,19 +98,20 @@ async def read_result(
     raise error_in(message) or ConnectionLostError(NO_RESULT)
 
 
-async def read_body(response: HttpResponse, answer: IncomingAnswer) -> bytes | bytearray:
+async def read_body(response: HttpResponse, answer: IncomingAnswer) -> bytes | memoryview:
     """Return the whole body, decompressed. Raises BudgetExceededError, ExchangeError, OSError."""
     limit_bytes = answer.limit_bytes
     first = await response.read()
     if response.read_all and len(first) <= limit_bytes:
         return first
     await answer.adjust_lease(response.length or 0, response.length)
-    body = bytearray(first)  # one growing block: many small ones would fragment the heap
+    body = LargeBlock(min(response.length or 0, limit_bytes))  # many small blocks would fragment the heap
+    body.add(first)
     while len(body) <= limit_bytes:
         part = await response.read()
         if not part:
-            return body
-        body += part
+            return body.view()
+        body.add(part)
         if len(body) > LARGE_BYTES:
             await answer.adjust_lease(len(body))
     raise BudgetExceededError(f"it sent more than {limit_bytes} bytes for one call")
@@ -190,7 +192,7 @@ def _refuse_kind(kind: str) -> NoReturn:
     raise ConnectionLostError(f"it answered with `{sanitize(kind, 60)}` where JSON or an event stream was due")
 
 
-async def _messages(data: bytes | bytearray) -> Iterable[Json]:
+async def _messages(data: bytes | memoryview) -> Iterable[Json]:
     """The JSON-RPC messages in one body or event."""
     if len(data) <= OFF_LOOP_BYTES:
         if len(data) > _OWN_ROUND_BYTES:
@@ -202,7 +204,7 @@ async def _messages(data: bytes | bytearray) -> Iterable[Json]:
         raise ConnectionLostError(_NOT_JSON) from None
 
 
-def _decoded(data: bytes | bytearray) -> Any:
+def _decoded(data: bytes | memoryview) -> Any:
     try:
         return decode(data)
     except InvalidJsonError:

@@ -16,6 +16,7 @@ from typing import Final, Protocol, cast
 import httptools
 from msgspec import Struct
 
+from pointsman.core.rounds import own_round
 from pointsman.router.downstream.http.failures import ExchangeError
 from pointsman.router.serving.write_queue import WriteQueue
 
@@ -89,6 +90,8 @@ class HttpResponse(Struct, eq=False):  # a struct, because each call makes one
 
     async def read(self) -> bytes:
         """The next part of the body; empty at its end. Raises ExchangeError, OSError."""
+        if self._inflater is not None and self._inflater.has_more:
+            await own_round()  # many such bodies at a time would otherwise hold the event loop for seconds
         while True:
             if self._parts:
                 data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
@@ -325,6 +328,11 @@ class _Inflater:
         if name not in _ZIPPED:
             raise ExchangeError(CUT_OFF)
         return cls(_ZIPPED[name])
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is a further part in what was added."""
+        return bool(self._packed)
 
     def add(self, data: bytes) -> None:
         self._packed += data

@@ -203,7 +203,7 @@ class SseConnection:
     async def _receive(self, events: list[ServerEvent]) -> None:
         for number, event in enumerate(events, 1):
             if event.event == "endpoint":
-                self._set_endpoint(event.data)
+                self._set_endpoint(bytes(event.data))
             elif event.event == "message" and event.data:
                 if len(event.data) > OFF_LOOP_BYTES:
                     await self._mux.receive_large(event.data)

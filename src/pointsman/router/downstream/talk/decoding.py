@@ -14,6 +14,7 @@ import asyncio
 import codecs
 import re
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Any
 
 import msgspec
@@ -48,6 +49,17 @@ _RAW_BEGIN = {
 _LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 
 
+Message = bytes | bytearray | memoryview
+
+
+class _Text(Enum):
+    """What a message is as text."""
+
+    ONE_LINE = auto()
+    SEVERAL_LINES = auto()
+    NOT_UTF8 = auto()
+
+
 class _Answer(msgspec.Struct):
     """A message with a result. Reading it checks the syntax of all of it, but the encoding only of what is decoded."""
 
@@ -60,19 +72,20 @@ _answer = msgspec.json.Decoder(_Answer)
 _shallow = msgspec.json.Decoder(dict[str, Raw] | list[Raw] | str | int | float | bool | None)
 
 
-def decode(data: bytes | bytearray, decode_json: Callable[[bytes | bytearray], Any] = wire.decode) -> Any:
+def decode(data: Message, decode_json: Callable[[Message], Any] = wire.decode) -> Any:
     """Decode one message; decode it a second time only where lone surrogates were replaced.
 
     Raises:
         InvalidJsonError: it is not JSON for another reason.
     """
     if len(data) > RAW_BYTES and (answer := _tool_answer(data)) is not None:
-        message = _tool_result(data, answer) if _is_utf8(data) else None
+        message = _tool_result(answer, _text_of(data))
         if message is not None:
             return message
     try:
         return decode_json(data)
     except wire.InvalidJsonError:
+        data = bytes(data)
         if not any(mark in data for mark in _SURROGATE_MARKS):
             raise  # nearly always, and without a second pass over all of it
         repaired = _RAW_HALF.sub("\ufffd".encode(), _ESCAPE.sub(_replace_half, data))
@@ -81,7 +94,7 @@ def decode(data: bytes | bytearray, decode_json: Callable[[bytes | bytearray], A
     return decode_json(repaired)
 
 
-def _tool_answer(data: bytes | bytearray) -> _Answer | None:
+def _tool_answer(data: Message) -> _Answer | None:
     """Read a message with a result; None: it is something else."""
     try:
         answer: _Answer = wire.decode(data, _answer)
@@ -90,12 +103,14 @@ def _tool_answer(data: bytes | bytearray) -> _Answer | None:
     return answer if answer.method is msgspec.UNSET else None
 
 
-def _tool_result(data: bytes | bytearray, answer: _Answer) -> Json | None:
+def _tool_result(answer: _Answer, text_of_answer: _Text) -> Json | None:
     """Decode a message with a large tool result and leave its content undecoded. None: it is something else."""
+    if text_of_answer is _Text.NOT_UTF8:
+        return None
+    several_lines = text_of_answer is _Text.SEVERAL_LINES
     try:
         result: Json = {}
         decoded_bytes = 0
-        several_lines = b"\n" in data or b"\r" in data
         for name, value in answer.result.items():
             text = memoryview(value)
             if len(text) > RAW_BYTES and text[0] == _RAW_BEGIN.get(name):
@@ -111,24 +126,26 @@ def _tool_result(data: bytes | bytearray, answer: _Answer) -> Json | None:
         return None
 
 
-def _is_utf8(data: bytes | bytearray) -> bool:
-    if data.isascii():
-        return True
-    view, begin = memoryview(data), 0
+def _text_of(data: Message) -> _Text:
+    """Check the encoding and look for line ends, in one pass."""
+    view, begin, text = memoryview(data), 0, _Text.ONE_LINE
     try:
-        while begin < len(data):  # a whole text could take four times its bytes
+        while begin < len(view):  # a whole text could take four times its bytes
             end = begin + _CHECKED_BYTES
-            begin += codecs.utf_8_decode(view[begin:end], "strict", end >= len(data))[1]
+            piece = bytes(view[begin:end])
+            if b"\n" in piece or b"\r" in piece:
+                text = _Text.SEVERAL_LINES
+            begin += codecs.utf_8_decode(piece, "strict", end >= len(view))[1]
     except UnicodeDecodeError:
-        return False
-    return True
+        return _Text.NOT_UTF8
+    return text
 
 
 def _replace_half(escape: re.Match[bytes]) -> bytes:
     return rb"\ufffd" if escape["half"] else escape[0]
 
 
-async def decode_off_loop(data: bytes | bytearray) -> Any:
+async def decode_off_loop(data: Message) -> Any:
     """Decode on a thread, unless the content stays undecoded.
 
     Raises:
@@ -138,19 +155,19 @@ async def decode_off_loop(data: bytes | bytearray) -> Any:
     answer = _tool_answer(data)
     if answer is not None:
         await long_turn()  # the step before took some milliseconds, and so does the next
-        message = _tool_result(data, answer) if _is_utf8(data) else None
+        message = _tool_result(answer, _text_of(data))
         if message is not None:
             await long_turn()
             return message
     return await asyncio.get_running_loop().run_in_executor(None, decode, data, decode_in_pieces)
 
 
-def decode_in_pieces(data: bytes | bytearray | memoryview | Raw) -> Any:
+def decode_in_pieces(data: Message | Raw) -> Any:
     """Return the same value as `wire.decode(data)`, from many short calls that let other threads run in between."""
     return _decode_levels(data, _LEVELS)
 
 
-def _decode_levels(data: bytes | bytearray | memoryview | Raw, levels: int) -> Any:
+def _decode_levels(data: Message | Raw, levels: int) -> Any:
     if levels == 0 or len(memoryview(data)) <= _PIECE_BYTES:
         return wire.decode(memoryview(data))
     try:

@@ -20,7 +20,7 @@ from pointsman.router.downstream.connection import (
     OnNotification,
     SignInNeededError,
 )
-from pointsman.router.downstream.talk.decoding import NO_RESULT, decode, decode_off_loop, error_in
+from pointsman.router.downstream.talk.decoding import NO_RESULT, Message, decode, decode_off_loop, error_in
 from pointsman.router.downstream.talk.handshake import UNCANCELLABLE
 from pointsman.router.downstream.talk.question_routing import QuestionRouter
 from pointsman.router.downstream.talk.request_meta import with_meta
@@ -197,7 +197,7 @@ class Multiplexer:
 
     # ------------------------------------------------------------------ messages in
 
-    def receive(self, data: bytes | bytearray) -> None:
+    def receive(self, data: Message) -> None:
         """Handle one message, as it came. What is not JSON-RPC is counted and otherwise ignored."""
         try:
             message = decode(data)
@@ -209,7 +209,7 @@ class Multiplexer:
         else:
             self._dispatch(message, len(data))
 
-    async def receive_large(self, data: bytes | bytearray) -> None:
+    async def receive_large(self, data: Message) -> None:
         """Handle a message over `OFF_LOOP_BYTES`; the transport must hand in nothing else before this is done."""
         try:
             message = await decode_off_loop(data)
@@ -286,8 +286,9 @@ class Multiplexer:
         ours = named.isdecimal() and len(named) < 19 and int(named) <= self._number
         return ours and int(named) not in self._pending
 
-    def _receive_undecodable(self, data: bytes | bytearray) -> None:
+    def _receive_undecodable(self, data: Message) -> None:
         self._count_malformed(len(data))
+        data = bytes(data) if isinstance(data, memoryview) else data
         number = id_of_undecoded(data[:HEAD_BYTES], data[-TAIL_BYTES:])
         if number is not None:
             self.fail(number, ConnectionLostError("its answer is not valid JSON"))

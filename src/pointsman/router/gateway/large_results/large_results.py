@@ -13,14 +13,16 @@ from msgspec import Raw, Struct
 
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import RESERVED_SERVER_ID
-from pointsman.core import wire
 from pointsman.core.errors import InvalidArgumentsError, RateLimitedError, UnknownResultError
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.core.seams import FrontRequest
-from pointsman.router.downstream.talk.decoding import decode_in_pieces
+from pointsman.core.wire import InvalidJsonError
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
-from pointsman.router.gateway.large_results.slices import MAX_PATH_CHARS, MAX_WORDS_CHARS, Matches, View, preview_of
-from pointsman.router.gateway.large_results.store import ResultStore, StoredResult, new_handle, owner_of
+from pointsman.router.gateway.large_results.pieces import LargeText, json_pieces, text_pieces
+from pointsman.router.gateway.large_results.preview import preview_of
+from pointsman.router.gateway.large_results.slices import MAX_PATH_CHARS, MAX_WORDS_CHARS, Matches, View
+from pointsman.router.gateway.large_results.store import NewResult, ResultStore, new_handle, owner_of
+from pointsman.router.gateway.results import open_blocks
 
 RESULT_KEY = f"{RESERVED_SERVER_ID}:result"
 WHOLE_KEY = OWN_NAMESPACE + "whole"  # in `_meta` of a request: no preview, please
@@ -109,13 +111,16 @@ class LargeResults:
         owner = self._owner(caller)
         if owner is None:  # revoked during the call
             return result
-        large = _Large.of(result, tool_key, caller)
+        try:
+            large = _Large.of(result, tool_key, caller)
+        except InvalidJsonError:
+            return result
         limit = self._catalog.rights.config.limits.result_preview_chars
         if large.chars <= limit:
             return result
-        handle, stored = new_handle(self._store.replica), large.stored()
-        preview = preview_of(View(stored), handle, limit, _slice_chars(limit))
-        if 2 * len(preview) >= large.chars or not self._store.put(owner, handle, stored):
+        handle = new_handle(self._store.replica)
+        preview = large.preview(handle, limit)
+        if 2 * len(preview) >= large.chars or not self._store.put(owner, handle, large.stored):
             return result
         return large.replaced(preview, handle)
 
@@ -146,23 +151,24 @@ class _Large(Struct, frozen=True):
 
     result: Json
     blocks: list[object]
-    tool_key: str
-    caller: Caller
-    texts: list[str]
-    structured: bytes
+    stored: NewResult
     chars: int
 
     @classmethod
     def of(cls, result: Json, tool_key: str, caller: Caller) -> _Large:
-        blocks = _blocks(result)
+        """Raises InvalidJsonError: a number in undecoded content is out of range."""
+        blocks, content = _blocks(result), result.get("structuredContent")
         texts = [block["text"] for block in blocks if _is_text(block)]
-        content = result.get("structuredContent")
-        structured = wire.encode(_decoded(content["result"])) if content is not None else b""
-        chars = sum(map(len, texts)) + len(structured.decode())
-        return cls(result, blocks, tool_key, caller, texts, structured, chars)
+        text = LargeText(text_pieces(texts), sum(map(_length, texts)))
+        structured = LargeText()
+        if content is not None:
+            structured = LargeText(json_pieces(content["result"]), _length(content["result"]))
+        chars = text.chars - max(len(texts) - 1, 0) + structured.chars  # line ends between texts do not count
+        return cls(result, blocks, NewResult(caller.project_id, tool_key, text, structured), chars)
 
-    def stored(self) -> StoredResult:
-        return StoredResult(self.caller.project_id, self.tool_key, "\n".join(self.texts), self.structured)
+    def preview(self, handle: str, limit: int) -> str:
+        content = self.result.get("structuredContent", {}).get("result")
+        return preview_of(self.stored.text, self.stored.structured, content, handle, limit, _slice_chars(limit))
 
     def replaced(self, preview: str, handle: str) -> Json:
         """The result with the preview in place of its text blocks and structured content; other blocks stay."""
@@ -252,21 +258,19 @@ def _answer(result: object, texts: list[str], asked: _Asked, next_offset: int | 
 
 
 def _blocks(result: Json) -> list[object]:
-    blocks = _decoded(result.get("content"))
-    return [_with_text(block) for block in blocks] if isinstance(blocks, list) else []
-
-
-def _decoded(value: object) -> object:
-    """A value that may have stayed as it came: with its own line ends and escapes, which a model should not read."""
-    return decode_in_pieces(value) if type(value) is Raw else value
-
-
-def _with_text(block: object) -> object:
-    """A block with its text decoded, which `ResourceLinks` leaves as it came if it is large."""
-    if isinstance(block, dict) and type(text := block.get("text")) is Raw:
-        return {**block, "text": wire.decode(memoryview(text))}
-    return block
+    """The content blocks; large members of undecoded content stay undecoded. Raises InvalidJsonError."""
+    content = result.get("content")
+    blocks = open_blocks(content) if type(content) is Raw else content
+    return blocks if isinstance(blocks, list) else []
 
 
 def _is_text(block: object) -> TypeGuard[Json]:
-    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+    return isinstance(block, dict) and block.get("type") == "text" and _is_string(block.get("text"))
+
+
+def _length(value: object) -> int:
+    return len(memoryview(value)) if type(value) is Raw else len(value) if isinstance(value, str) else 0
+
+
+def _is_string(value: object) -> bool:
+    return memoryview(value)[0] == ord('"') if type(value) is Raw else isinstance(value, str)

@@ -13,9 +13,10 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from msgspec import Struct
 from pointsman.catalog.identities import MARK, is_identity
 from pointsman.core import wire
 from pointsman.core.model import WallClock
-from pointsman.core.sealing import SealError, Sealing
+from pointsman.core.sealing import SEALED_BYTES, SealError, Sealing
+from pointsman.router.gateway.large_results.pieces import LargeText
 
 FOLDER = "results"
 KEEP_S = 3600.0
@@ -46,6 +48,15 @@ class StoredResult(Struct, frozen=True):
     structured: bytes  # `structuredContent` as JSON; empty: there is none
 
 
+class NewResult(Struct, frozen=True):
+    """A result to store, with the same parts."""
+
+    project_id: str | None
+    tool_key: str
+    text: LargeText
+    structured: LargeText
+
+
 class _File(Struct, frozen=True):
     owner: str
     size: int
@@ -62,9 +73,15 @@ class ResultStore:
         budget: Callable[[], int],
         clock: WallClock = time.time,
         replica: str = "",
+        *,
+        with_older: bool = False,
     ) -> None:
-        """`replica`: the id of this gateway, if others cannot read its folder; handles then name it."""
+        """`replica`: the id of this gateway, if others cannot read its folder; handles then name it.
+
+        `with_older`: replicas of an earlier version may read it during an update; they can open sealed text only.
+        """
         self.replica = replica
+        self._with_older = with_older
         self._folder = state_dir / FOLDER
         self._codec = Sealing([hmac.digest(key.encode(), _PURPOSE, "sha256") for key in keys])
         self._budget = budget
@@ -72,14 +89,22 @@ class ResultStore:
         self._files: dict[Path, _File] | None = None  # oldest first; None: the folder has not been read yet
         self._failing = False
 
-    def put(self, owner: str, handle: str, result: StoredResult) -> bool:
+    def put(self, owner: str, handle: str, result: NewResult) -> bool:
         """Store a result. False: it is too large for the budget, or the disk refused it."""
-        sealed = self._codec.seal(_pack(owner, handle, result, self._clock())).encode("ascii")
-        if len(sealed) > self._budget() // 2:
+        head = _head(owner, handle, result, self._clock())
+        pieces = chain((head,), result.text.pieces(), result.structured.pieces())
+        if self._with_older:
+            text = self._codec.seal(b"".join(pieces)).encode()
+            sealed, size = iter((text,)), len(text)
+        else:
+            sealed = self._codec.seal_pieces(pieces)
+            size = len(head) + len(result.text) + len(result.structured) + SEALED_BYTES
+        if size > self._budget() // 2:
             return False
         try:
-            self._make_room(owner, len(sealed))
-            self._write(self._folder / owner / handle, sealed, owner)
+            self._make_room(owner, size)
+            self._write(self._folder / owner / handle, sealed)
+            self._known()[self._folder / owner / handle] = _File(owner, size, self._clock())
         except OSError as error:
             self._failed(error)
             return False
@@ -91,9 +116,8 @@ class ResultStore:
         if not is_handle(handle):
             return None
         try:
-            sealed = (self._folder / owner / handle).read_bytes()
-            head, result = _unpack(self._codec.unseal(sealed.decode("ascii")))
-        except (OSError, SealError, UnicodeDecodeError):
+            head, result = _unpack(self._codec.unseal_bytes((self._folder / owner / handle).read_bytes()))
+        except (OSError, SealError):
             return None
         if head[:3] != [_VERSION, owner, handle] or self._clock() - head[3] > KEEP_S:
             return None
@@ -154,7 +178,7 @@ class ResultStore:
         with suppress(OSError), os.scandir(self._folder) as entries:
             yield from [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
-    def _write(self, path: Path, sealed: bytes, owner: str) -> None:
+    def _write(self, path: Path, sealed: Iterable[bytes]) -> None:
         """Raises OSError."""
         for folder in (self._folder, path.parent):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -162,13 +186,12 @@ class ResultStore:
         try:
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(handle, "wb") as file:
-                file.write(sealed)
+                file.writelines(sealed)
             fresh.replace(path)  # atomic: readers see the whole file or none
         except OSError:
             with suppress(OSError):
                 fresh.unlink(missing_ok=True)
             raise
-        self._known()[path] = _File(owner, len(sealed), self._clock())
 
     def _delete(self, path: Path) -> None:
         self._known().pop(path, None)
@@ -206,15 +229,15 @@ def owner_of(token_id: str, secret_digest: str) -> str:
     return f"{MARK}{name}" if is_identity(token_id) else name
 
 
-def _pack(owner: str, handle: str, result: StoredResult, now: float) -> bytes:
-    text = result.text.encode()
-    head = [_VERSION, owner, handle, now, result.project_id, result.tool_key, len(text)]
-    return b"".join((wire.encode(head), b"\n", text, result.structured))
+def _head(owner: str, handle: str, result: NewResult, now: float) -> bytes:
+    """The line before text and structured content."""
+    return wire.encode([_VERSION, owner, handle, now, result.project_id, result.tool_key, len(result.text)]) + b"\n"
 
 
 def _unpack(payload: bytes) -> tuple[list[Any], StoredResult]:
-    """`payload` is authentic, so it has the shape that `_pack` gives it."""
-    line, _, body = payload.partition(b"\n")
-    head = wire.decode(line)
+    """`payload` is authentic, so it has a head and what that says."""
+    begin = payload.index(b"\n") + 1
+    head = wire.decode(payload[:begin])
     project_id, tool_key, length = head[4:]
-    return head, StoredResult(project_id, tool_key, body[:length].decode(), body[length:])
+    text = str(memoryview(payload)[begin : begin + length], "utf-8")
+    return head, StoredResult(project_id, tool_key, text, payload[begin + length :])
