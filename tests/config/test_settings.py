@@ -86,8 +86,14 @@ def test_workers_are_refused_with_a_database(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("POINTSMAN_DATABASE", "postgresql://me@db.example/x")
     monkeypatch.setenv("POINTSMAN_REQUEST_KEY", "k" * 32)
     assert apply_overrides(GatewayConfig(workers=1), read_settings()).workers == 1
-    with pytest.raises(ConfigError, match=r"workers: must be 1 with `state\.database`"):
-        apply_overrides(GatewayConfig(workers=2), read_settings())
+    with pytest.raises(ConfigError, match=r"^mine\.yaml: workers: must be 1 with a database .*POINTSMAN_DATABASE"):
+        apply_overrides(GatewayConfig(workers=2), read_settings(), file="mine.yaml")
+
+
+def test_workers_and_a_database_in_one_file_are_refused_with_the_line() -> None:
+    text = f"state: {{database: postgresql://me@db.example/x, request_keys: [{'k' * 32}]}}\nworkers: 2\n"
+    with pytest.raises(ConfigError, match=r"^f\.yaml:2:10: workers: must be 1 with a database .*`workers: 1`"):
+        parse(text, "f.yaml", {})
 
 
 @pytest.mark.parametrize("count", [0, 65, -1])

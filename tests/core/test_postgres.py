@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -166,3 +167,74 @@ def test_an_address_is_checked() -> None:
         check_address("mysql://u@127.0.0.1/db")
     with pytest.raises(ValueError, match="is not an address of PostgreSQL"):
         check_address("postgresql://u@127.0.0.1/db?nonsense=1")
+    for good in ("u@db.invalid/x?sslmode=verify-full&sslrootcert=/nowhere", "u@a,b/x?target_session_attrs=any", "/x"):
+        assert check_address(f"postgresql://{good}")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("sslmode=banana", "`sslmode` that the client of PostgreSQL does not accept; write disable, allow, prefer"),
+        ("channel_binding=banana", "`channel_binding` that the client"),
+        ("target_session_attrs=banana", "write any, read-write, read-only"),
+        ("ssl_min_protocol_version=banana", "`ssl_min_protocol_version` that the client"),
+        ("sslmod=require", "an option that its client does not know; did you mean `sslmode`?"),
+        ("banana=1", "an option that its client does not know; remove it"),
+        ("sslnegotiation=direct", r'refuses \(weak sslmode "prefer" may not be used with sslnegotiation=direct'),
+        ("service=banana", r'refuses \(definition of service "banana" not found\)'),
+        ("port=99999", "has a port that is not between 1 and 65535"),
+    ],
+)
+def test_options_that_the_client_library_refuses_are_refused_before_a_connection(options: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as raised:
+        check_address(f"postgresql://me:hunter2@db.invalid/x?{options}")
+    assert "hunter2" not in str(raised.value)
+
+
+def test_options_that_the_server_cannot_meet_are_told_as_such(own_postgres: Server) -> None:
+    said = failure(f"postgresql://me:hunter2@127.0.0.1:{own_postgres.port}/x?sslmode=require")
+    assert said.endswith("Correct `sslmode` in the address, or turn TLS on at the server.")
+
+
+def test_a_command_does_not_wait_where_a_connection_is_refused(own_postgres: Server) -> None:
+    """By attempts, not by time: the pool repeats a failed one after a second at the earliest."""
+    own_postgres.stop()
+    database = Postgres(own_postgres.url(), program="test", hurried=True)
+    with pytest.raises(PostgresAwayError, match="Connection refused"), database.reading():
+        pass
+    assert database._attempts == 1
+    own_postgres.start()
+    with database.reading() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    database.close()
+
+
+def test_a_command_waits_for_a_server_that_is_starting() -> None:
+    """A server that says so, and then closes the connection: a real one is rarely caught in that moment."""
+    said = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
+    answer = b"E" + (len(said) + 4).to_bytes(4) + said
+    attempts = 0
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            nonlocal attempts
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(answer)
+                attempts += 1
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"postgresql://me@127.0.0.1:{listener.getsockname()[1]}/x?sslmode=disable&gssencmode=disable"
+        database = Postgres(url, program="test", hurried=True)
+        with pytest.raises(PostgresAwayError, match="starting up"), database.reading():
+            pass
+        database.close()
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+    assert attempts > 1

@@ -78,6 +78,11 @@ class Held(Struct, frozen=True):
     entry: Json  # as the server sent it
 
 
+def is_unread(held: Iterable[Held]) -> bool:
+    """Whether it is not known what of a server was approved, because the pins cannot be read: nobody can approve it."""
+    return any(one.reason == "not stored" for one in held)
+
+
 class Gone(Struct, frozen=True):
     """A definition that was approved and is not listed any more."""
 
@@ -126,6 +131,10 @@ class Admission(Protocol):
     def is_refused(self, server_id: str, kind: ListKind, name: str, /) -> bool:
         """Whether a name must not be used, in a list or not, because there is no pin of it."""
         ...
+
+
+def unread_servers(admission: Admission, servers: Iterable[str]) -> frozenset[str]:
+    return frozenset(one for one in servers if is_unread(admission.held(one)))
 
 
 class NoPins:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import NotRegularFileError, open_regular
-from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, State, Token
+from pointsman.config.model import ANY, NO_WORKERS, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, State, Token
 from pointsman.config.model_errors import explain
 from pointsman.config.pasted import CLIENT_SECTION, accept_pasted, mended_id
 from pointsman.config.tool_patterns import named_server
@@ -93,6 +93,8 @@ def validate(document: Document) -> GatewayConfig:
     except ValidationError as error:
         explain(error, document)
         raise ConfigError(document.problems) from None
+    if config.workers > 1 and config.state.database is not None:
+        document.add_problem(("workers",), NO_WORKERS)
     if document.problems:
         raise ConfigError(document.problems)
     notes = sorted(document.notes, key=lambda note: (note.line or 0, note.column or 0))

@@ -45,6 +45,10 @@ ANY = "*"  # in a token's `projects` and `servers`: all of them
 RESERVED_SERVER_ID = "pointsman"  # of the gateway's own tools
 REPLICA_DRAIN_S = 5.0  # the default of `drain_s`: two checks of a proxy that asks every two seconds
 MAX_WORKERS = 64
+NO_WORKERS = (
+    "must be 1 with a database (`state.database` or POINTSMAN_DATABASE): gateways on a database reach one another by "
+    "their ports, and workers have one port together. Write `workers: 1`, and start a gateway for each port"
+)
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 Strategy = Literal["bm25", "cloud"]

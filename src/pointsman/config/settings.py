@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
-from pointsman.config.model import GatewayConfig, LogFormat, SearchApi
+from pointsman.config.model import NO_WORKERS, GatewayConfig, LogFormat, SearchApi
 from pointsman.config.model_errors import choices_of, sentence
 from pointsman.config.sections.value_types import DatabaseAddress, RequestKey
 from pointsman.config.sections.values import REQUEST_KEY_BYTES
@@ -69,11 +69,17 @@ def read_settings() -> Settings:
 
 
 def apply_overrides(
-    config: GatewayConfig, settings: Settings, *, host: str | None = None, port: int | None = None
+    config: GatewayConfig,
+    settings: Settings,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    file: object = "configuration",
 ) -> GatewayConfig:
     """The effective configuration: command-line options override the environment, which overrides the file.
 
-    Raises ConfigError: it has a database, and no keys that several gateways could share, or several workers.
+    Raises ConfigError, which names `file`: it has a database, and no keys that several gateways could share, or several
+    workers.
     """
     listen = config.listen.model_copy(
         update=_given(host=_first(host, settings.host), port=_first(port, settings.port)),
@@ -83,9 +89,9 @@ def apply_overrides(
         keys = (settings.request_key, *(key for key in keys if key != settings.request_key))
     state = config.state.model_copy(update=_given(database=settings.database, request_keys=keys))
     if state.database is not None and not state.request_keys:
-        raise ConfigError([_missing_keys()])
+        raise ConfigError([_missing_keys(str(file))])
     if state.database is not None and config.workers > 1:
-        raise ConfigError([ConfigProblem("configuration", None, None, "workers", _NO_WORKERS)])
+        raise ConfigError([ConfigProblem(str(file), None, None, "workers", NO_WORKERS)])
     page = config.page.model_copy(update=_given(public=settings.page_public))
     log = config.log.model_copy(update=_given(format=settings.log_format))
     return config.model_copy(update={"listen": listen, "state": state, "page": page, "log": log})
@@ -102,19 +108,13 @@ def apply_search_api_overrides(
     return config.model_copy(update={"search_api": own, "log": log})
 
 
-_NO_WORKERS = (
-    "must be 1 with `state.database`: gateways on a database reach one another by their ports, and workers have one "
-    "port together. Start a gateway for each port instead"
-)
-
-
-def _missing_keys() -> ConfigProblem:
+def _missing_keys(file: str) -> ConfigProblem:
     reason = (
         "is required with `state.database`: all gateways on one database seal with the same keys. Write this below "
         f'`state:`, in the configuration of each of them: `request_keys: ["{secrets.token_hex(REQUEST_KEY_BYTES)}"]` '
         "(a new key, made for this message)"
     )
-    return ConfigProblem("configuration", None, None, "state.request_keys", reason)
+    return ConfigProblem(file, None, None, "state.request_keys", reason)
 
 
 def _first(option: object, setting: object) -> object:

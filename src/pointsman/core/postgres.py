@@ -10,11 +10,12 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, LiteralString, Self, TypeAlias
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 __all__ = ["Connection", "NewerSchemaError", "Postgres", "PostgresAwayError", "check_address", "psycopg", "refusal"]
@@ -26,6 +27,7 @@ FRESH_S = 1.0
 """How long a connection is trusted after its last use."""
 SILENT_S = 10
 """A machine that has been silent for so long is taken for dead."""
+_LOOK_EVERY_S = 0.05
 _LOCKS = 0x70746D  # the class of all our advisory locks: "ptm"
 _CONNECTING = re.compile(r"^(connection failed: )?(connection to server .*? failed: )?((FATAL|ERROR): +)?")
 
@@ -44,7 +46,20 @@ _REFUSALS: Sequence[tuple[str, str]] = (
     (r"database .* does not exist", "Create it (`CREATE DATABASE`), or correct the database in the address."),
     (r"no pg_hba.conf entry|authentication failed", "Allow this user and this machine in the server's pg_hba.conf."),
     (r"permission denied for database", "Allow it: `GRANT CONNECT ON DATABASE ... TO ...`."),
+    (r"does not support SSL|no encryption", "Correct `sslmode` in the address, or turn TLS on at the server."),
+    (r"certificate", "Correct `sslrootcert` and `sslmode` in the address, or the certificate of the server."),
+    (r"^invalid |may not be used", "Correct the options after `?` in the address."),
 )
+# What libpq accepts, for the options that people set. libpq decides; this is for the message.
+_VALUES: Mapping[str, str] = {
+    "sslmode": "disable, allow, prefer, require, verify-ca or verify-full",
+    "channel_binding": "disable, prefer or require",
+    "gssencmode": "disable, prefer or require",
+    "target_session_attrs": "any, read-write, read-only, primary, standby or prefer-standby",
+    "load_balance_hosts": "disable or random",
+    "sslnegotiation": "postgres or direct",
+}
+_NOWHERE = "/dev/null"  # as a folder of sockets, in which no connection can be made
 _UNKNOWN_HOST = r"could not translate host name|failed to resolve host|Name or service not known"
 
 
@@ -88,11 +103,15 @@ class Postgres:
         connections: int = 4,
         schema: str | None = None,
         settings: Mapping[str, str] | None = None,
+        hurried: bool = False,
     ) -> None:
         """`schema`: the tables' namespace in the database, created with them; by default the user's.
 
-        `settings`: of the server, for each connection.
+        `settings`: of the server, for each connection. `hurried`: for a command, for which a person waits. A connection
+        that is refused is then an error at once, unless the server is just starting. Otherwise it is tried again for
+        CONNECT_S, so that a gateway does not notice a quick restart of the server.
         """
+        self._hurried = hurried
         self._schema = schema
         options = f"-c statement_timeout={STATEMENT_S}s -c timezone=UTC"
         options += "".join(f" -c {name}={value}" for name, value in (settings or {}).items())
@@ -101,6 +120,7 @@ class Postgres:
         self._place = _place(url)
         self._failure: Exception | None = None
         """Of the latest attempt to connect. The pool itself only tells that it waited in vain."""
+        self._attempts = 0
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             url,
             connection_class=self._connecting(),
@@ -129,7 +149,7 @@ class Postgres:
     def connection(self) -> Iterator[Connection]:
         """A connection outside of a transaction: every statement commits by itself."""
         try:
-            with self._pool.connection() as connection:
+            with self._pooled() as connection:
                 try:
                     yield connection
                 finally:
@@ -139,6 +159,26 @@ class Postgres:
                 raise
             reason = (self._failure or error) if isinstance(error, PoolTimeout) else error
             raise PostgresAwayError(reason, self._place) from error
+
+    @contextmanager
+    def _pooled(self) -> Iterator[Connection]:
+        connection = self._taken_at_once() if self._hurried else self._pool.getconn()
+        try:
+            with connection:
+                yield connection
+        finally:
+            self._pool.putconn(connection)
+
+    def _taken_at_once(self) -> Connection:
+        """Take a connection, and give up when an attempt to make one has failed. Raises PoolTimeout."""
+        attempts, until = self._attempts, time.monotonic() + CONNECT_S
+        while True:
+            try:
+                return self._pool.getconn(timeout=_LOOK_EVERY_S)
+            except PoolTimeout:
+                failed = self._attempts > attempts and self._failure is not None and not _starts(self._failure)
+                if failed or time.monotonic() >= until:
+                    raise
 
     def _connecting(self) -> type[Connection]:
         """The class of the pool's connections, which remembers why one could not be made."""
@@ -151,6 +191,7 @@ class Postgres:
                     connection = super().connect(conninfo, **options)
                 except psycopg.Error as error:
                     owner._failure = error
+                    owner._attempts += 1
                     raise
                 owner._failure = None
                 return connection
@@ -227,14 +268,56 @@ def check_address(address: str) -> str:
     form = "write postgresql://USER@HOST:PORT/DATABASE"
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(address).items()}
-    except psycopg.ProgrammingError:
+    except psycopg.ProgrammingError as error:
+        if unknown := re.search(r'invalid URI query parameter: "(.*)"', str(error)):
+            raise ValueError(_unknown_option(unknown[1])) from None
         raise ValueError(f"is not an address of PostgreSQL; {form}, and `%25` for `%` in a password") from None
     # What a plain character of a password would become, and an error of the connection would show.
-    if not all(port.isdecimal() for port in parts.get("port", "0").split(",")):
+    if not all(port.isdecimal() for port in parts.get("port", "").split(",") if port):  # of two hosts, `,`
         raise ValueError(f"is not an address of PostgreSQL; {form}, and `%2F` for `/` in a password")
     if "@" in parts.get("host", "") + parts.get("dbname", ""):
         raise ValueError(f"has two `@`; {form}, and `%40` for an `@` in a password")
+    if refused := _refused_options(parts):
+        raise ValueError(refused)
     return address
+
+
+def _unknown_option(name: str) -> str:
+    known = [option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()]
+    near = get_close_matches(name, known, 1)
+    hint = f"; did you mean `{near[0]}`?" if near else "; remove it, or correct its name"
+    return f"is not an address of PostgreSQL: after `?` is an option that its client does not know{hint}"
+
+
+def _refused_options(parts: Mapping[str, str]) -> str:
+    """Why libpq refuses the values of options, which it checks before it connects; empty: it does not."""
+    hosts = (parts.get("host") or parts.get("hostaddr", "")).count(",") + 1
+    tried = {name: value for name, value in parts.items() if name != "hostaddr"}
+    tried |= {"host": ",".join([_NOWHERE] * hosts), "password": "-"}  # with a password, no file is read for one
+    connection = psycopg.pq.PGconn.connect_start(make_conninfo(**tried).encode())
+    try:
+        reason = _first_line(connection.error_message.decode(errors="replace"))
+    finally:
+        connection.finish()
+    if not reason or reason.startswith("connection to server on socket"):
+        return ""
+    if reason.startswith("invalid port number"):
+        return "has a port that is not between 1 and 65535"
+    if named := re.match(r'invalid "?(\w+)"? value', reason):
+        name = named[1]
+        has = "has" if name in parts else "gets from the environment"
+        values = f"; write {_VALUES[name]}" if name in _VALUES else ""
+        return f"{has} a value of `{name}` that the client of PostgreSQL does not accept{values}"
+    detail = "" if "@" in reason else f" ({reason})"  # a password with `/` and `?` in it may have become an option
+    return f"has options after `?` that the client of PostgreSQL refuses{detail}"
+
+
+def _starts(error: Exception) -> bool:
+    """The server answers, and takes connections soon."""
+    return (
+        re.search(r"the database system is (starting up|shutting down|not yet accepting|in recovery)", str(error))
+        is not None
+    )
 
 
 def _ended(error: psycopg.OperationalError) -> bool:

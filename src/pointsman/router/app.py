@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import cache
+from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,8 +11,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from pointsman.core import wire
-from pointsman.core.errors import UnauthorizedError
-from pointsman.core.model import Caller
 from pointsman.router.auth.metadata import WELL_KNOWN, Resources
 from pointsman.router.downstream.oauth.client_document import PATH as CLIENT_DOCUMENT
 from pointsman.router.downstream.oauth.client_document import client_document
@@ -21,10 +18,12 @@ from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.authentication import Claims, authenticate, read_claims, verify
 from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import checked_head
-from pointsman.router.front.http.responses import HttpError, sorted_allow, unauthorized
+from pointsman.router.front.http.responses import HttpError, sorted_allow
 from pointsman.router.gateway.gateway import PointsmanGateway
+from pointsman.router.metrics_page import MetricsPage
 from pointsman.router.observe.health import Health
-from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
+from pointsman.router.observe.metrics import CONTENT_TYPE
+from pointsman.router.owner.channel import Operation
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replicas import PATH as PEER_PATH
 from pointsman.router.owner.replicas import peer_endpoint
@@ -53,9 +52,7 @@ _OAUTH_PATHS = ("/register", "/.well-known/oauth-{rest:path}", "/.well-known/ope
 _OAUTH_VERBS = ["GET", "POST", "OPTIONS"]
 
 
-def build_app(
-    front: Front, gateway: PointsmanGateway, health: Health, metrics: Metrics, page: PageMount, parts: Parts
-) -> Starlette:
+def build_app(front: Front, gateway: PointsmanGateway, health: Health, page: PageMount, parts: Parts) -> Starlette:
     """Return the app for `Front.other_paths`. Only the page changes the configuration, for a browser signed in."""
 
     async def show_health(claims: Claims) -> Response:
@@ -64,16 +61,9 @@ def build_app(
         return Response(body, 200 if health.ready else 503, media_type="application/json")
 
     async def show_metrics(claims: Claims) -> Response:
-        readers = _readers(gateway, claims)
-        # A scrape that names no project shows all projects of its token, each by its name.
-        divided = claims.token is not None and not claims.project_stated
-        text = await metrics.scrape(
-            cache(lambda server_id: any(gateway.may_see(reader, server_id) for reader in readers)),
-            cache(lambda server_id, tool: any(gateway.may_use(reader, server_id, tool) for reader in readers)),
-            frozenset(reader.project_id for reader in readers).__contains__ if divided else None,
-        )
-        return Response(text, media_type=CONTENT_TYPE)
+        return Response(await metrics.show(claims), media_type=CONTENT_TYPE)
 
+    metrics = MetricsPage(front, parts)
     connect = ConnectMount(parts, lambda: front.hosts, parts.address)
     probed = answer_to_probes(lambda: front.sign_in.resources if front.sign_in is not None else None)
     app = Starlette(
@@ -86,12 +76,19 @@ def build_app(
             Route(CLIENT_DOCUMENT, _client_document(parts), methods=_OAUTH_VERBS),
             *(Route(path, connect) for path in CONNECT_PATHS),
             *(Route(path, page) for path in PATHS),
-            *([] if parts.peers is None else [Route(PEER_PATH, peer_endpoint(parts, parts.peers), methods=["POST"])]),
+            *peer_routes(parts, metrics.operations()),
         ],
         exception_handlers={405: _refuse_method},
     )
     app.router.redirect_slashes = False  # a redirect would repeat the request's Host header, whatever it is
     return app
+
+
+def peer_routes(parts: Parts, more: Mapping[str, Operation]) -> list[Route]:
+    """Return the path at which other replicas ask this one, if there may be any."""
+    if parts.peers is None:
+        return []
+    return [Route(PEER_PATH, peer_endpoint(parts, parts.peers, more), methods=["POST"])]
 
 
 async def _refuse_method(request: Request, error: Exception) -> Response:
@@ -162,18 +159,6 @@ def _client_document(parts: Parts) -> Callable[[Request], Awaitable[Response]]:
         return JSONResponse(document, headers={"cache-control": f"max-age={METADATA_S}"})
 
     return answer
-
-
-def _readers(gateway: PointsmanGateway, claims: Claims) -> list[Caller]:
-    """The callers whose rights a reader has: one if it names a project, all of its token if not. Raises HttpError."""
-    if claims.token is None:
-        return []
-    if claims.project_stated:
-        return [authenticate(gateway, claims)]
-    try:
-        return gateway.callers_of(claims.token)
-    except UnauthorizedError as error:
-        raise unauthorized(str(error)) from None
 
 
 def _page(page: Page, front: Front) -> Callable[[Request], Awaitable[Response]]:

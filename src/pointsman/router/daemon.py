@@ -132,6 +132,7 @@ class Daemon:
         stack.push_async_callback(self._fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(self._search.close)
         keys = self._keys
+        with_older = launch.replica_dir is not None and not launch.worker  # all workers have one version
         counting = counted_rates(self._shared, self._current.config, launch.state_dir, self._tasks)
         self._rates = await stack.enter_async_context(counting)
         self._rates.rights_of = self._access.identities.rights_of
@@ -144,7 +145,7 @@ class Daemon:
             self._usage,
             CallerIds(keys),
             self._shares,
-            stored_results(self._shared, self._current, launch.state_dir, keys),
+            stored_results(self._shared, self._current, launch.state_dir, keys, with_older=with_older),
             self._context_use,
             self._rates,
             Gate(open_values(self._shared, launch.state_dir), lambda: self._current.config),
@@ -167,7 +168,8 @@ class Daemon:
         self._health.pins = self._pins
         self._sign_ins = SignIns(keys, launch.state_dir)
         self._start_peers(keys)
-        opening = authorization_server(self._shared, self._current, self._audit, keys, launch.state_dir, self._tasks)
+        started, state_dir = launch.began or launch.config, launch.state_dir
+        opening = authorization_server(self._shared, self._current, started, self._audit, keys, state_dir, self._tasks)
         self._authorization = await stack.enter_async_context(opening)
         if self._authorization is not None:
             self._authorization.revoked = self._signed_out
@@ -251,6 +253,7 @@ class Daemon:
         """Replace the configuration. Rights come first: a revoked token must stop working whatever fails after that."""
         before = self._current.config
         self._current.replace(config)
+        self._launch.applied()
         self._access.configure(config)
         self._catalog.reconfigure(config)
         self._shares.reload(config.limits)
@@ -263,7 +266,7 @@ class Daemon:
         self._configure_log(config)
         for verb, what in changed_entries(before, config):
             self._record_change(verb, what)
-        log_advice(config, before)
+        log_advice(config)
         self._search.cloud.configure(config.cloud_search)
         await self._rates.configure(config)
         await self._fleet.apply(config)
@@ -304,6 +307,7 @@ class Daemon:
     def _start_downstream(self, guard: Guard) -> None:
         state_dir, database = self._launch.state_dir, self._current.config.state.database
         self._logs = ServerLogs(self._launch.own_dir)
+        self._placement = open_placement(self._current.config, self._launch.replica_dir)
         memory = self._memory = ServerMemory(self._launch.own_dir)
         self._shares = TokenShares(self._current.config.limits)
         in_flight = self._in_flight = InFlight(lambda: self._current.config.limits.in_flight_bytes)
@@ -318,7 +322,7 @@ class Daemon:
             in_flight=in_flight,
             state_database=database,
             sign_ins=self._server_sign_ins,
-            placement=open_placement(self._current.config, self._launch.replica_dir),
+            placement=self._placement,
             config=lambda: self._current.config,
         )
         self._fleet = Fleet(
@@ -385,7 +389,7 @@ class Daemon:
     def _build_app(self) -> ASGIApp:
         from pointsman.router.app import build_app
 
-        return build_app(self._front, self.gateway, self._health, self._metrics, self._page, self._parts)
+        return build_app(self._front, self.gateway, self._health, self._page, self._parts)
 
     def _build_parts(self) -> Parts:
         return Parts(
@@ -411,6 +415,9 @@ class Daemon:
             self._server_sign_ins,
             self._authorization,
             self._peers,
+            self._launch.worker,
+            self._launch.config.workers,
+            self._placement,
             read_secrets_again=self._launch.read_secrets_again,
         )
 
@@ -435,6 +442,8 @@ class Daemon:
         """Run the background tasks: from before the port opens until it is closed."""
         tasks = self._tasks
         await self._pins.load()
+        if self._launch.began is not None:
+            await self._reloader.catch_up()
         self._reloader.start(tasks)
         tasks.start("session cleanup", self._front.run)
         tasks.start("server logs", self._logs.run)

@@ -31,7 +31,9 @@ class Launch(Struct, frozen=True):
     replica_dir: Path | None = None  # of this replica, below `state_dir`, which it then shares; set by `serve`
     read_secrets_again: Callable[[], None] = lambda: None  # lets the next `load` ask commands and keyrings again
 
-    worker: bool = False  # one of several on this port, started by `workers.py`
+    worker: int = 0  # the number of one of several on this port, started by `workers.py`; 0: it is none
+    began: GatewayConfig | None = None  # of a worker that is started again: what all of them were started with
+    applied: Callable[[], None] = lambda: None  # called when another configuration takes effect
     drained: Callable[[], Awaitable[None]] | None = None  # waits until all workers have drained; then servers may end
 
     @property

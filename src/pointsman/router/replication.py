@@ -40,8 +40,10 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def held_folder(state_dir: Path, *, replicas: bool) -> Iterator[Path | None]:
+def held_folder(state_dir: Path, *, replicas: bool, number: int = 0) -> Iterator[Path | None]:
     """Hold the state folder, or as a replica a share of it and a folder of its own, which is returned.
+
+    `number`: of the folder that the replica should have, if that is free.
 
     Raises StateFolderError.
     """
@@ -52,7 +54,7 @@ def held_folder(state_dir: Path, *, replicas: bool) -> Iterator[Path | None]:
                 note_earlier_run(state_dir)
         except OSError as error:
             raise state_folder.unwritable(state_dir, error) from error
-        with state_folder.replica_folder(state_dir) if replicas else nullcontext() as replica_dir:
+        with state_folder.replica_folder(state_dir, number) if replicas else nullcontext() as replica_dir:
             yield replica_dir
 
 
@@ -108,11 +110,16 @@ def open_pins(
 
 
 def stored_results(
-    shared: SharedState | None, current: CurrentConfig, state_dir: Path, keys: Sequence[str]
+    shared: SharedState | None, current: CurrentConfig, state_dir: Path, keys: Sequence[str], *, with_older: bool
 ) -> ResultStore:
-    """Return the store of large results: files, which gateways on one database do not share."""
+    """Return the store of large results: files, which gateways on one database do not share.
+
+    `with_older`: replicas of an earlier version may be on the same folder.
+    """
     replica = shared.replica_id if shared is not None else ""
-    return ResultStore(state_dir, keys, lambda: current.config.limits.result_store_bytes, replica=replica)
+    return ResultStore(
+        state_dir, keys, lambda: current.config.limits.result_store_bytes, replica=replica, with_older=with_older
+    )
 
 
 @asynccontextmanager
@@ -137,13 +144,14 @@ async def counted_rates(
 async def authorization_server(
     shared: SharedState | None,
     current: CurrentConfig,
+    started: GatewayConfig,
     audit: AuditLog,
     keys: Sequence[str],
     state_dir: Path,
     tasks: TaskSet,
 ) -> AsyncGenerator[AuthorizationServer | None]:
-    """The gateway's own authorization server, whose grants all gateways know; None: it does not know its address."""
-    if current.config.listen.public_url is None:
+    """The gateway's own authorization server, whose grants all gateways know; None: it `started` without address."""
+    if started.listen.public_url is None:
         yield None
         return
     from pointsman.router.auth.server.server import AuthorizationServer

@@ -27,10 +27,12 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
     """
     process.return_large_blocks()
     with ExitStack() as stack:
-        replica_dir = stack.enter_context(held_folder(launch.state_dir, replicas=launch.config.state.replicas))
+        replica_dir = stack.enter_context(
+            held_folder(launch.state_dir, replicas=launch.config.state.replicas, number=launch.worker)
+        )
         launch = replace(launch, replica_dir=replica_dir)
         listen = launch.config.listen
-        listener = stack.enter_context(bind(listen.host, listen.port, shared=launch.worker))
+        listener = stack.enter_context(bind(listen.host, listen.port, shared=launch.worker > 0))
         if launch.prepare(launch.config):
             launch = replace(launch, config=launch.load())
         with logged_to_file(launch.own_dir, launch.config.log) as log_file:

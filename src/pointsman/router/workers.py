@@ -7,7 +7,6 @@ is, the parent when to stop. The end of the parent is the end of that connection
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import os
@@ -24,22 +23,22 @@ from typing import Final, NoReturn
 import msgspec
 from msgspec.structs import replace
 
+from pointsman import __version__
 from pointsman.config.errors import ConfigError
 from pointsman.config.model import GatewayConfig
 from pointsman.router.launch import Launch
-from pointsman.router.run import serve
-from pointsman.router.serving.process import run_event_loop
-from pointsman.router.serving.service_manager import ServiceManager
-from pointsman.router.serving.socket import ListenError, reserve
-from pointsman.router.serving.state_folder import StateFolderError, workers_folder
-from pointsman.router.serving.tasks import Backoff, DaemonError
+from pointsman.router.serving.log_file import PlainLogFile, logged_plainly
+from pointsman.router.serving.reload import keeping_started, without_revoked
+from pointsman.router.serving.socket import reserve
+from pointsman.router.serving.state_folder import workers_folder
+from pointsman.router.serving.tasks import Backoff
+from pointsman.router.serving.workers_file import WorkerNote, note_of, remove_note, write_note
+from pointsman.router.worker import END, MOST_BYTES, STOP, Told, run_worker
 
 FIRST_DELAY_S: Final = 0.25  # before a worker that ended is started again, as with servers
 LONGEST_DELAY_S: Final = 60.0
 STEADY_S: Final = 60.0  # a worker that ran this long resets the backoff
-_MOST_BYTES: Final = 64 << 10  # of a message between parent and worker
-_MOST_CHARS: Final = 4096  # of a text in it
-_STOP, _END = b"stop", b"end"
+HANG_S = 60.0  # a worker that is silent for longer is replaced, unless a service manager has a watchdog of its own
 _HANDLED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 logger = logging.getLogger(__name__)
@@ -47,17 +46,6 @@ logger = logging.getLogger(__name__)
 
 class WorkersError(Exception):
     """The workers cannot be started. `str(error)` is shown to the operator."""
-
-
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker tells its parent; each message has one of these."""
-
-    ready: str = ""  # the URL of /mcp
-    page: str = ""  # a link that signs a browser in
-    summary: str = ""
-    failed: str = ""  # why it ends
-    drained: bool = False
-    alive: bool = False  # for the watchdog
 
 
 def serve_with_workers(launch: Launch) -> None:
@@ -75,9 +63,18 @@ def serve_with_workers(launch: Launch) -> None:
         port: int = stack.enter_context(reserve(listen.host, listen.port)).getsockname()[1]
         if launch.prepare(launch.config):
             launch = replace(launch, config=launch.load())
-        parent = Parent(_as_workers(launch, port), launch.config.workers)
+        if launch.stderr is not None:
+            launch.stderr.configure(launch.config.log.format)
+        log_file = stack.enter_context(logged_plainly(launch.state_dir, launch.config.log))
+        parent = Parent(_as_workers(launch, port), launch.config.workers, log_file)
         stack.enter_context(_signals(parent))
-        parent.run()
+        try:
+            parent.run()
+        except WorkersError as error:
+            log_file.say(str(error))
+            raise
+        finally:
+            log_file.say("pointsman has ended")
 
 
 def _as_workers(launch: Launch, port: int) -> Launch:
@@ -88,7 +85,7 @@ def _as_workers(launch: Launch, port: int) -> Launch:
         state = config.state.model_copy(update={"replicas": True})
         return config.model_copy(update={"listen": listen, "state": state})
 
-    return replace(launch, config=adapted(launch.config), load=lambda: adapted(launch.load()), worker=True)
+    return replace(launch, config=adapted(launch.config), load=lambda: adapted(launch.load()))
 
 
 @contextmanager
@@ -120,6 +117,8 @@ class _Worker:
     drained: bool = False
     heard: float = 0.0  # when it last said that it is alive
     reason: str = ""  # why it ends, in its own words
+    ended: str = ""  # how and why it last ended
+    next_start: float = 0.0  # `due` on the wall clock, for people
 
     def tell(self, word: bytes) -> None:
         if self.link is not None:
@@ -130,18 +129,26 @@ class _Worker:
 class Parent:
     """Starts workers, restarts those that end, and passes signals on. One thread, no event loop: it forks."""
 
-    def __init__(self, launch: Launch, count: int) -> None:
-        self._launch = launch
+    def __init__(self, launch: Launch, count: int, log_file: PlainLogFile) -> None:
+        self._launch = launch  # with the last valid configuration
+        self._began = launch.config
+        self._outdated = False  # the workers have another configuration
         self._manager = launch.manager
+        self._log_file = log_file
         self._workers = [_Worker(number) for number in range(1, count + 1)]
         self._selector = selectors.DefaultSelector()
         self._signals = -1
         self._up = False  # all workers have been ready
         self._stopping = False
         self._failure = ""  # why the first start failed
-        self._page = ""
+        self._url = ""
+        self._page = ""  # the link of the worker that made the first one
+        self._page_shown = False
         self._summary = ""
+        self._silence_s = self._manager.watchdog_s or HANG_S
         self._watched = time.monotonic()
+        self._note = note_of(os.getpid(), launch.config_path, self._silence_s)  # as it was written last
+        self._note_failed = False
 
     def watch_signals(self, wakeup: int) -> None:
         self._signals = wakeup
@@ -154,15 +161,19 @@ class Parent:
         for worker in self._workers:
             if not self._stopping:  # the one before could not be started
                 self._start(worker)
+        self._write_note()
         while self._living or not self._stopping:
             for key, _ in self._selector.select(self._patience_s()):
                 if key.fd == self._signals:
                     self._handle_signals()
                 elif key.data is not None:
                     self._listen(key.data)
+            if self._outdated:
+                self._read_configuration()
             if not self._stopping:
                 self._start_due()
-                self._watch()
+            self._watch()
+            self._write_note()
         if self._failure:
             raise WorkersError(self._failure)
 
@@ -170,59 +181,94 @@ class Parent:
     def _living(self) -> list[_Worker]:
         return [worker for worker in self._workers if worker.pid]
 
-    def _patience_s(self) -> float | None:
-        waits = [max(0.0, worker.due - time.monotonic()) for worker in self._workers if worker.due is not None]
-        if self._manager.watchdog_s:
-            waits.append(self._manager.watchdog_s / 2)
-        return min(waits, default=None)
+    @property
+    def _limit_s(self) -> float:
+        """How long a worker may be silent."""
+        return max(self._silence_s, HANG_S) if self._stopping else self._silence_s
+
+    def _patience_s(self) -> float:
+        """How long nothing is to be done here: until a worker is to be started, or has been silent for too long."""
+        starts = [worker.due for worker in self._workers if worker.due is not None]
+        ends = [worker.heard + self._limit_s for worker in self._living if worker.ready]
+        return min((self._silence_s / 2, *(max(0.0, due - time.monotonic()) for due in (*starts, *ends))))
 
     def _watch(self) -> None:
-        """Say that this process is alive, and kill a worker that has not said it in the time of the watchdog."""
-        limit_s, now, before = self._manager.watchdog_s, time.monotonic(), self._watched
-        if not limit_s:
-            return
-        self._manager.alive()
+        """Say that this process is alive, and kill a worker that has been silent for too long.
+
+        A worker whose daemon has drained only ends its servers, for some seconds, and says no more.
+        """
+        limit_s, now, before = self._limit_s, time.monotonic(), self._watched
+        if not self._stopping and self._manager.watchdog_s:
+            self._manager.alive()
         self._watched = now
         for worker in self._living:
             if now - before > limit_s:  # this process was stopped itself
                 worker.heard = now
-            if worker.ready and now - worker.heard > limit_s:
+            if worker.ready and now - worker.heard >= limit_s:
                 worker.reason = f"it has not answered for {limit_s:g} s"
+                logger.error("worker %d (process %d) is killed: %s", worker.number, worker.pid, worker.reason)
                 os.kill(worker.pid, signal.SIGKILL)
+                worker.heard = now
+
+    def _write_note(self) -> None:
+        """Let the owner's commands know how the workers are, if that has changed."""
+        told = tuple(
+            WorkerNote(worker.number, worker.pid, worker.ready and bool(worker.pid), worker.ended, worker.next_start)
+            for worker in self._workers
+        )
+        note = replace(self._note, url=self._url, workers=told)
+        if self._stopping or note == self._note:
+            return
+        self._note = note
+        try:
+            write_note(self._launch.state_dir, note)
+            self._note_failed = False
+        except OSError as error:
+            if not self._note_failed:
+                logger.warning("could not note for `pointsman status` how the workers are: %s", error.strerror)
+            self._note_failed = True
 
     # ------------------------------------------------------------------ start and end of a worker
 
     def _start(self, worker: _Worker) -> None:
         again = worker.began > 0
         worker.ready, worker.drained, worker.reason = False, False, ""
-        worker.due, worker.began = None, time.monotonic()
+        worker.due, worker.began, worker.next_start = None, time.monotonic(), 0.0
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             worker.pid = os.fork()
         except OSError as error:  # too many processes, or no memory
             ours.close()
             theirs.close()
+            worker.ended = f"it could not be started: {error.strerror}"
             self._not_running(worker, f"could not be started: {error.strerror}")
             return
         if worker.pid == 0:
             ours.close()
-            self._become_worker(theirs, again=again)
+            self._become_worker(theirs, worker.number, again=again)
         theirs.close()
         worker.link = ours
         self._selector.register(ours, selectors.EVENT_READ, worker)
 
-    def _become_worker(self, link: socket.socket, *, again: bool) -> NoReturn:
+    def _become_worker(self, link: socket.socket, number: int, *, again: bool) -> NoReturn:
         """In the child: drop what belongs to the parent, and serve."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in _HANDLED:
-                signal.signal(number, signal.SIG_IGN if number == signal.SIGHUP else signal.SIG_DFL)
+            for handled in _HANDLED:
+                signal.signal(handled, signal.SIG_IGN if handled == signal.SIGHUP else signal.SIG_DFL)
             self._selector.close()
+            logging.getLogger().removeHandler(self._log_file)
+            self._log_file.close()
             for other in self._workers:
                 if other.link is not None:
                     other.link.close()
-            code = run_worker(self._launch, link, again=again)
+            if self._launch.stderr is not None:
+                self._launch.stderr.worker = number
+            launch = replace(self._launch, worker=number)
+            if again:  # the link to the page was printed at the first start
+                launch = replace(launch, began=self._began, page=None)
+            code = run_worker(launch, link, self._silence_s)
         except BaseException:
             logger.exception("a worker failed")
         finally:
@@ -251,6 +297,7 @@ class Parent:
             worker.link.close()
             worker.link = None
         how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
+        worker.ended = f"process {pid} {how}"
         self._not_running(worker, f"(process {pid}) {how}")
 
     def _not_running(self, worker: _Worker, what: str) -> None:
@@ -265,8 +312,9 @@ class Parent:
             if time.monotonic() - worker.began >= STEADY_S:
                 worker.backoff.reset()
             delay_s = worker.backoff.next_s()
-            worker.due = time.monotonic() + delay_s
+            worker.due, worker.next_start = time.monotonic() + delay_s, time.time() + delay_s
             reason = f": {worker.reason}" if worker.reason else ""
+            worker.ended += " ".join(reason.split()).rstrip(".")
             logger.warning("worker %d %s%s; it is started again in %g s", worker.number, what, reason, delay_s)
 
     # ------------------------------------------------------------------ what workers say
@@ -274,7 +322,7 @@ class Parent:
     def _listen(self, worker: _Worker) -> None:
         while worker.link is not None:
             try:
-                message = worker.link.recv(_MOST_BYTES, socket.MSG_DONTWAIT)
+                message = worker.link.recv(MOST_BYTES, socket.MSG_DONTWAIT)
             except OSError:
                 return  # there is nothing more
             if not message:
@@ -289,24 +337,47 @@ class Parent:
         if told.ready:
             worker.ready = True
             self._announce(told.ready)
+        self._show_page()
         if told.summary and not self._summary:
             self._summary = told.summary
             self._launch.summary(told.summary)
             self._manager.status(f"{len(self._workers)} workers with {told.summary}")
+        self._outdated |= told.applied
         if told.drained:
             worker.drained = True
             self._end_if_all_drained()
+
+    def _read_configuration(self) -> None:
+        """Keep what the workers have read, for one that is started again while the file is invalid."""
+        self._outdated = False
+        before = config = self._launch.config
+        try:
+            config = keeping_started(self._began, self._launch.load())
+        except ConfigError:
+            with suppress(ConfigError):  # as the workers, which have withdrawn them
+                config = without_revoked(before, self._launch.config_path)
+        except Exception:  # whatever it is: a worker that is started again reads the file itself
+            logger.exception("could not read the configuration for workers that are started again")
+        self._launch = replace(self._launch, config=config)
+        self._log_file.configure(config.log)
+        if self._launch.stderr is not None:
+            self._launch.stderr.configure(config.log.format)
 
     def _announce(self, url: str) -> None:
         """Say that the gateway is ready, once all workers are."""
         if self._up or not all(worker.ready for worker in self._workers):
             return
-        self._up = True
+        self._up, self._url = True, url
         self._manager.ready(f"ready on {url}")
         self._launch.ready(url)
+        self._log_file.say(f"pointsman {__version__} ready on {url} (process {os.getpid()}, with workers)")
         pids = ", ".join(str(worker.pid) for worker in self._workers)
         logger.info("%d workers are ready (processes %s)", len(self._workers), pids)
-        if self._page and self._launch.page is not None:
+
+    def _show_page(self) -> None:
+        """Print a link to the page once, after the ready line. Workers send theirs after they have said `ready`."""
+        if self._up and self._page and not self._page_shown and self._launch.page is not None:
+            self._page_shown = True
             self._launch.page(self._page)
 
     def _end_if_all_drained(self) -> None:
@@ -316,7 +387,7 @@ class Parent:
             return
         for worker in self._living:
             if worker.drained:
-                worker.tell(_END)
+                worker.tell(END)
 
     # ------------------------------------------------------------------ signals
 
@@ -333,9 +404,11 @@ class Parent:
     def _stop(self) -> None:
         self._stopping = True
         self._manager.stopping()
+        with suppress(OSError):  # without this process, it is not believed
+            remove_note(self._launch.state_dir)
         for worker in self._workers:
             worker.due = None
-            worker.tell(_STOP)
+            worker.tell(STOP)
 
     def _exit_at_once(self, number: int) -> NoReturn:
         logger.warning("second signal: exiting immediately")
@@ -349,76 +422,6 @@ class Parent:
             for worker in self._living:
                 if worker.ready:  # one that starts reads the file anyway
                     os.kill(worker.pid, signal.SIGHUP)
-
-
-# ------------------------------------------------------------------ in the worker
-
-
-def run_worker(launch: Launch, link: socket.socket, *, again: bool) -> int:
-    """Serve as one of several, and return the exit code. `again`: the configuration may have changed since."""
-    try:
-        if again:
-            launch = replace(launch, config=launch.load())
-        run_event_loop(_serve(launch, link))
-    except (StateFolderError, ListenError, DaemonError, ConfigError) as error:
-        _tell(link, Told(failed=str(error)[:_MOST_CHARS]))
-        return 1
-    return 0
-
-
-async def _serve(launch: Launch, link: socket.socket) -> None:
-    stop, end = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    link.setblocking(False)
-
-    def told() -> None:
-        try:
-            word = link.recv(_MOST_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            word = b""
-        stop.set()
-        if word == _END:
-            end.set()
-        elif not word:  # the parent has ended
-            loop.remove_reader(link)
-            end.set()
-
-    async def drained() -> None:
-        _tell(link, Told(drained=True))
-        await end.wait()
-
-    loop.add_reader(link, told)
-    # The parent counts signals. A service manager may send them to all processes, so a second one means nothing here.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    own = replace(
-        launch,
-        ready=lambda url: _tell(link, Told(ready=url)),
-        summary=lambda line: _tell(link, Told(summary=line[:_MOST_CHARS])),
-        page=(lambda url: _tell(link, Told(page=url))) if launch.page is not None else None,
-        prepare=lambda config: False,
-        manager=_Watched(link, launch.manager.watchdog_s),
-        drained=drained,
-    )
-    await serve(own, stop)
-
-
-class _Watched(ServiceManager):
-    """What a worker has instead of the service manager: it says to the parent that it is alive."""
-
-    def __init__(self, link: socket.socket, watchdog_s: float) -> None:
-        super().__init__("", watchdog_s)
-        self._link = link
-
-    def alive(self) -> None:
-        _tell(self._link, Told(alive=True))
-
-
-def _tell(link: socket.socket, told: Told) -> None:
-    with suppress(OSError):  # the parent has ended
-        link.send(msgspec.json.encode(told))
 
 
 def _signal_name(number: int) -> str:

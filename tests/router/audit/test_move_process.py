@@ -195,7 +195,7 @@ def test_two_processes_that_move_one_journal_lose_and_double_nothing(run: Run) -
     while run.segments() > 1:
         store.move(run.state_dir / FOLDER, position)
     assert process.stdout is not None
-    assert process.stdout.read(1) == b"\n"
+    assert process.stdout.read(6) == b"moved "
     process.communicate()
     store.close()
     assert stored(run.state_dir) == names

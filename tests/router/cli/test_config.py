@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,35 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(*args: str, **environ: str) -> Result:
     own = dict.fromkeys(("POINTSMAN_CONFIG", "POINTSMAN_PORT", "XDG_CONFIG_HOME", "POINTSMAN_CONFIG_DIR"))
     return CliRunner().invoke(main, args, env={**own, "HOME": str(Path.cwd()), **environ})
+
+
+@pytest.mark.parametrize("environment", [False, True])
+def test_workers_with_a_database_are_refused_as_by_serve(folder: Path, environment: bool) -> None:
+    database = "postgresql://me@db.example/x"
+    state = "" if environment else f"state: {{database: {database}, request_keys: [{'k' * 32}]}}\n"
+    given = {"POINTSMAN_DATABASE": database, "POINTSMAN_REQUEST_KEY": "k" * 32} if environment else {}
+    (folder / "two.yaml").write_text(f"workers: 2\n{state}")
+    results = [
+        run(*words, **given)
+        for words in (
+            ("config", "validate", "two.yaml"),
+            ("serve", "--config", "two.yaml", "--state-dir", "state"),
+            ("config", "show", "--config", "two.yaml"),
+        )
+    ]
+    assert [result.exit_code for result in results] == [2, 2, 2]
+    said = [result.stderr.removeprefix("Error: ").replace(f"{folder}/", "") for result in results]
+    assert said[0] == said[1] == said[2]
+    assert re.match(r"two\.yaml(:1:10)?: workers: must be 1 with a database .* Write `workers: 1`", said[0])
+    told = json.loads(run("config", "validate", "two.yaml", "--json", **given).stdout)
+    assert (told["ok"], told["problems"][0]["key"]) == (False, "workers")
+
+
+def test_a_database_without_keys_is_refused_as_by_serve(folder: Path) -> None:
+    (folder / "shared.yaml").write_text("state: {database: postgresql://me@db.example/x}\n")
+    result = run("config", "validate", "shared.yaml")
+    assert result.exit_code == 2
+    assert "shared.yaml: state.request_keys: is required with `state.database`" in result.stderr
 
 
 def test_a_good_file_is_one_line_on_stdout(folder: Path) -> None:

@@ -146,6 +146,24 @@ def test_archives_come_with_the_state_if_they_name_no_store(tmp_path: Path, file
     storage.close()
 
 
+def test_the_configuration_of_a_stopped_gateway_can_be_named(tmp_path: Path, files: Path, database_url: str) -> None:
+    copied(files, "--to", database_url)
+    config = tmp_path / "elsewhere.yaml"
+    config.write_text(json.dumps({"state": {"database": database_url}, "servers": {"notes": {"bundled": "archive"}}}))
+    back = copied(files, "--to", str(tmp_path / "back"), "--config", str(config))
+    assert (back["rowsAdded"], list(back["archives"])) == (41, ["notes"])
+    assert "Name the configuration with --config" in run(files, "--to", "sqlite").output
+
+
+@pytest.mark.parametrize("target", ["sqlite", "postgresql://me@127.0.0.1:1/x"])
+def test_a_named_configuration_that_cannot_be_used_is_an_error(tmp_path: Path, files: Path, target: str) -> None:
+    missing, broken = tmp_path / "missing.yaml", tmp_path / "broken.yaml"
+    broken.write_text("state: [oops\n")
+    for config in (missing, broken):
+        said = run(files, "--to", target, "--config", str(config))
+        assert (said.exit_code, config.name in said.output) == (2, True), said.output
+
+
 def _put(store: Path, title: str) -> None:
     storage = open_storage(store)
     fill(storage, prepared(title, "text"), collection="coast")

@@ -92,6 +92,12 @@ async def processes_of(cluster: Cluster) -> list[int]:
     return sorted(one["status"]["process"] for one in told["replicas"] if "status" in one)
 
 
+async def numbered_processes_of(cluster: Cluster) -> list[int]:
+    """The processes of workers 1, 2, ..."""
+    told = (await command(cluster, "status", "--json")).json["replicas"]
+    return [one["process"] for one in sorted(told, key=lambda one: int(one["folder"]))]
+
+
 async def command(cluster: Cluster, *words: str) -> Any:
     return await run(cluster.folder, *words, POINTSMAN_STATE_DIR=str(cluster.state_dir))
 
@@ -132,11 +138,35 @@ async def test_status_and_doctor_show_both_workers(two: Cluster) -> None:
     assert len(pids) == 2
     assert parent not in pids
     assert [_parent_of(pid) for pid in pids] == [parent, parent]
-    assert "Replicas: 2." in (await command(two, "status")).stdout
+    shown = (await command(two, "status")).stdout
+    assert "Workers: 2. " in shown
+    assert f"(process {parent}, with workers)" in shown
+    rows = [line.split() for line in shown.splitlines() if line.split()[:1] == ["worker"]]
+    assert [[*row[:2], row[3]] for row in rows] == [
+        ["worker", str(number), str(pid)] for number, pid in enumerate(await numbered_processes_of(two), 1)
+    ]
     examined = await command(two, "doctor", "--config", str(two.gateways[0].config_file))
     assert [line.split()[0] for line in examined.stdout.splitlines() if " is ready." in line] == ["ok", "ok"]
     restarted = await command(two, "server", "restart", "news", "--json")
     assert [one["server"]["state"] for one in restarted.json["replicas"]] == ["running"]
+
+
+async def test_a_link_to_the_page_is_printed_once_at_every_start(tmp_path: Path) -> None:
+    for _ in range(3):
+        async with gateway_process(tmp_path, {"workers": 2}, token=TOKEN) as gateway:
+            await gateway.until_logged("open the page (once, within 10 minutes): http")
+            cluster = Cluster([gateway], None, None, None, tmp_path, tmp_path, 0, {})  # type: ignore[arg-type]
+            before = await processes_of(cluster)
+            os.kill(before[0], signal.SIGKILL)
+            async with asyncio.timeout(LONG_S):
+                while len(after := await processes_of(cluster)) < 2 or before[0] in after:
+                    await asyncio.sleep(0.1)
+            link = next(line for line in gateway.lines if "open the page" in line).split()[-1]
+            async with httpx2.AsyncClient() as http:
+                entered = await http.get(link)
+        assert entered.status_code == 303  # signed in, and on to the page
+        assert gateway.stderr.count("open the page") == 1
+        assert gateway.stderr.index("pointsman ready on") < gateway.stderr.index("open the page")
 
 
 def _parent_of(pid: int) -> int:
@@ -276,6 +306,68 @@ async def test_the_parent_tells_the_service_manager_and_kills_a_worker_that_hang
                 while len(await processes_of(cluster)) < 2:
                     await asyncio.sleep(0.1)
             assert b"WATCHDOG=1" in b"".join(_received(manager))
+
+
+@pytest.mark.parametrize("frozen", [1, 2])
+async def test_doctor_names_the_worker_that_is_frozen(two: Cluster, frozen: int) -> None:
+    pids = await numbered_processes_of(two)
+    os.kill(pids[frozen - 1], signal.SIGSTOP)
+    try:
+        examined = await command(two, "doctor", "--config", str(two.gateways[0].config_file))
+        shown = (await command(two, "status")).stdout
+    finally:
+        os.kill(pids[frozen - 1], signal.SIGCONT)
+    lines = [line for line in examined.stdout.splitlines() if " gateway " in line]
+    assert len(lines) == 2
+    for line in lines:
+        (number,) = [number for number in (1, 2) if f"Worker {number} (process {pids[number - 1]})" in line]
+        assert line.split()[0] == ("problem" if number == frozen else "ok")
+        assert ("does not answer" in line) == (number == frozen)
+    (silent,) = [line for line in shown.splitlines() if "no answer" in line]
+    assert f"worker {frozen} " in silent
+    assert str(pids[frozen - 1]) in silent
+
+
+def _with_little_patience(hang_s: float) -> tuple[str, ...]:
+    """Start the same program, whose parent notices a silent worker sooner."""
+    code = (
+        "import sys; from pointsman.router import workers; from pointsman.router.cli.main import main; "
+        f"workers.HANG_S = {hang_s}; main(sys.argv[5:])"
+    )
+    return (sys.executable, "-P", "-c", code)
+
+
+async def test_the_parent_replaces_a_worker_that_hangs_without_a_service_manager(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, {"workers": 2}, token=TOKEN, prefix=_with_little_patience(3.0)) as gateway:
+        cluster = Cluster([gateway], None, None, None, tmp_path, tmp_path, 0, {})  # type: ignore[arg-type]
+        before = await numbered_processes_of(cluster)
+        os.kill(before[1], signal.SIGSTOP)
+        await gateway.until_logged(f"worker 2 (process {before[1]}) is killed: it has not answered for 3 s")
+        await gateway.until_logged(f"worker 2 (process {before[1]}) was ended by SIGKILL")
+        async with asyncio.timeout(LONG_S):
+            while len(after := await processes_of(cluster)) < 2:
+                await asyncio.sleep(0.1)
+        assert before[0] in after
+        os.kill(next(pid for pid in after if pid != before[0]), signal.SIGSTOP)
+        assert await gateway.stop() == 0  # although one of them cannot hear of it
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_lines_of_the_log_name_the_worker(tmp_path: Path, form: str) -> None:
+    config = {"workers": 2, "log": {"format": form}, "servers": {"counter": counter(tmp_path, placement="each")}}
+    async with gateway_process(tmp_path, config, token=TOKEN) as gateway:
+        async with asyncio.timeout(LONG_S):
+            while gateway.stderr.count("server counter is running") < 2:
+                await asyncio.sleep(0.02)
+    running = [line for line in gateway.lines if "server counter is running" in line]
+    together = next(line for line in gateway.lines if "2 workers are ready" in line)
+    if form == "json":
+        assert {json.loads(line)["worker"] for line in running} == {1, 2}
+        assert "worker" not in json.loads(together)
+    else:
+        assert {line.split(" server ")[0].split("INFO")[1].strip() for line in running} == {"[worker 1]", "[worker 2]"}
+        assert "[worker" not in together
+        assert "INFO" in together
 
 
 def _received(manager: socket.socket) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.config.model import Log
-from pointsman.router.serving.log_file import FORMAT, MAX_CHARS, LogFile, log_path, numbered
+from pointsman.router.serving.log_file import FORMAT, MAX_CHARS, LogFile, PlainLogFile, log_path, numbered
 from tests.gateway_process import gateway_process
 from tests.router.cli.commands import run
 
@@ -185,3 +185,20 @@ async def test_the_log_of_a_gateway_is_in_its_state_folder_and_has_no_token(tmp_
     text = log_path(gateway.state_dir).read_text()
     assert "ptm_" not in text
     assert (await run(tmp_path, "log", "-n", "1")).stdout == text.splitlines(keepends=True)[-1]
+
+
+def test_the_log_file_of_the_parent_is_bounded_and_survives_a_disk_that_refuses(tmp_path: Path, file: Path) -> None:
+    handler = PlainLogFile(tmp_path, Log(max_bytes=4096, files=2), retry_s=0.0)
+    for number in range(200):
+        handler.handle(record(f"line {number}"))
+    file.unlink()
+    file.mkdir()  # it cannot be opened
+    handler.say("lost")
+    file.rmdir()
+    handler.say("found")
+    handler.close()
+    text = file.read_text()
+    assert "1 earlier lines are missing" in text
+    assert "found" in text
+    assert {each.name for each in file.parent.iterdir()} == {"pointsman.log", "pointsman.log.1"}
+    assert file.with_name("pointsman.log.1").stat().st_size <= 4096

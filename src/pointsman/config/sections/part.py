@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
 
 
 class Part(BaseModel):
@@ -27,3 +29,26 @@ class Part(BaseModel):
     def _takes_null(cls, key: str) -> bool:
         field = cls.model_fields.get(key)
         return field is None or type(None) in get_args(field.annotation)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _reject_booleans(cls, value: Any, info: ValidationInfo) -> Any:
+        """Pydantic would read `true` as 1, be it seconds, bytes or workers."""
+        if isinstance(value, bool) and _is_number(cls, str(info.field_name)):
+            raise ValueError("must be a number, not true or false")
+        return value
+
+
+@cache
+def _is_number(part: type[Part], field: str) -> bool:
+    kinds = _kinds(part.model_fields[field].annotation)
+    return bool not in kinds and not kinds.isdisjoint((int, float))
+
+
+def _kinds(annotation: Any) -> frozenset[Any]:
+    """The types that a value may have, without their constraints."""
+    if get_origin(annotation) is Annotated:
+        return _kinds(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return frozenset[Any]().union(*map(_kinds, get_args(annotation)))
+    return frozenset((annotation,))

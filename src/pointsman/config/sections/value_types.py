@@ -34,7 +34,6 @@ from pointsman.config.sections.values import (
     parse_moment,
     parse_network,
     parse_store,
-    reject_boolean,
     reject_empty_path,
     reject_null_character,
     resolve_path,
@@ -53,8 +52,8 @@ def check_scopes(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
 
 
 Scopes = Annotated[tuple[Scope, ...], AfterValidator(check_scopes)]
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(reject_boolean)]
-DrainSeconds = Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False), BeforeValidator(reject_boolean)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+DrainSeconds = Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 MemorySize = Annotated[int, Field(ge=MIN_MEMORY, le=MAX_MEMORY), BeforeValidator(parse_memory)]
 Moment = Annotated[datetime, BeforeValidator(parse_moment)]

@@ -169,19 +169,11 @@ def parse_confirm(given: object) -> str | tuple[str, ...]:
     return tuple(check_pattern(one) for one in given)
 
 
-def reject_boolean(value: object) -> object:
-    if isinstance(value, bool):  # pydantic would read `true` as one second
-        raise ValueError("must be a number")  # noqa: TRY004 - pydantic expects ValueError
-    return value
-
-
 MIN_MEMORY, MAX_MEMORY = 32 << 20, 1 << 50  # bytes; no interpreter starts with less
 
 
 def parse_memory(value: object) -> object:
     """Read `512M` or `2 GiB` as bytes, in steps of 1024."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number of bytes, or such as `512M` or `2G`")  # noqa: TRY004 - pydantic expects it
     if isinstance(value, str):
         found = re.fullmatch(r"([0-9]{1,9}) ?([KMG])(?:i?B)?", value.strip())
         if found is None:

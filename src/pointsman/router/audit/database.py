@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from pointsman.core.sqlite import write_transaction
+from pointsman.core.sqlite import enable_wal, write_transaction
 
 FILE = "state.db"
 BUSY_S = 2.0
@@ -131,17 +131,17 @@ def _open(path: Path, busy_s: float) -> sqlite3.Connection:
         os.close(fd)
     connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
     try:
-        _prepare(connection, path)
+        _prepare(connection, path, busy_s)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, busy_s: float) -> None:
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has no effect after the first table
-    connection.execute("PRAGMA journal_mode = WAL")
+    enable_wal(connection, busy_s)
     connection.execute("PRAGMA synchronous = FULL")  # a segment is deleted once its rows are committed
     connection.execute("PRAGMA journal_size_limit = 4194304")
     if path.stat().st_size <= _CHECK_UP_TO_BYTES:

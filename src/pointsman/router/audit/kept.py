@@ -25,6 +25,10 @@ class AuditDatabaseError(Exception):
     """The rows in PostgreSQL cannot be read or written now. `str(error)` is shown to the operator."""
 
 
+class AuditDatabaseAwayError(AuditDatabaseError):
+    """PostgreSQL cannot be reached, or it ended the connection."""
+
+
 READ_ERRORS = (sqlite3.Error, NewerSchemaError, OSError, AuditDatabaseError)
 """What reading rows can raise."""
 
@@ -110,6 +114,11 @@ class RowWriter(Protocol):
     @property
     def mover_environment(self) -> Mapping[str, str] | None:
         """The variables that name the database to a process of its own; None: there can be no such process."""
+        ...
+
+    @property
+    def added(self) -> int:
+        """How many rows of segments this writer has committed."""
         ...
 
     @property

@@ -17,7 +17,18 @@ from typing import TypeAlias
 import msgspec
 
 from pointsman.router.audit.filters import Filter
-from pointsman.router.audit.kept import ENDS, INTENT, OUTCOME, STORED, KeptRows, LastUse, SharedRows, Stored
+from pointsman.router.audit.kept import (
+    ENDS,
+    INTENT,
+    OUTCOME,
+    STORED,
+    AuditDatabaseAwayError,
+    AuditDatabaseError,
+    KeptRows,
+    LastUse,
+    SharedRows,
+    Stored,
+)
 from pointsman.router.audit.rows import Intent, Outcome, Row, iso_time, row_of
 from pointsman.router.audit.segments import Runs, list_segments, read_entries
 from pointsman.router.audit.sqlite_rows import SqliteRows
@@ -38,10 +49,13 @@ __all__ = [
 ]
 
 POLL_S = 0.5
+MAX_RETRY_S = 8.0
 SCANNED = 50_000  # rows that one page looks through for those that match
 NEARBY = 5_000  # rows before and after a row among which its other rounds are
 
 Call = tuple[Intent, Outcome | None]  # None: in progress
+Outage: TypeAlias = Callable[[AuditDatabaseError | None], None]
+"""Called once with the error when a database has gone away, and with None when it is back."""
 Source: TypeAlias = Path | KeptRows
 """Where to read: a state folder with its own database, or the rows of several gateways."""
 
@@ -157,11 +171,19 @@ _GAP_ROUNDS = 10
 
 
 def follow(
-    source: Source, wanted: Filter, lines: int, *, pause: Callable[[], None] = lambda: time.sleep(POLL_S)
+    source: Source,
+    wanted: Filter,
+    lines: int,
+    *,
+    pause: Callable[[], None] = lambda: time.sleep(POLL_S),
+    on_outage: Outage | None = None,
 ) -> Iterator[list[Row]]:
-    """Yield the latest `lines` rows, then the new ones after each `pause`, indefinitely. Raises as `read_rows`."""
+    """Yield the latest `lines` rows, then the new ones after each `pause`, indefinitely. Raises as `read_rows`.
+
+    With `on_outage`, a database that goes away later is waited for.
+    """
     if (shared := _kept(source).shared) is not None:
-        yield from _follow_arrivals(shared, wanted, lines, pause)
+        yield from _follow_arrivals(shared, wanted, lines, pause, on_outage)
     newest = max((intent.seq for intent, _ in islice(read_calls(source, Filter(), backwards=True), 1)), default=0)
     under_way = {intent.seq for intent, _ in read_calls(source, Filter(outcome="")) if intent.seq <= newest}
     earlier = (
@@ -191,7 +213,9 @@ def follow(
         yield fresh
 
 
-def _follow_arrivals(shared: SharedRows, wanted: Filter, lines: int, pause: Callable[[], None]) -> Iterator[list[Row]]:
+def _follow_arrivals(
+    shared: SharedRows, wanted: Filter, lines: int, pause: Callable[[], None], on_outage: Outage | None
+) -> Iterator[list[Row]]:
     """Follow rows of several gateways by their arrival: their seqs become visible out of order, and may be equal."""
     newest, _ = shared.look()
     under_way = set(shared.unfinished(newest))
@@ -204,7 +228,7 @@ def _follow_arrivals(shared: SharedRows, wanted: Filter, lines: int, pause: Call
     while True:
         pause()
         fresh: list[Row] = []
-        for number, stored in shared.arrivals(newest, under_way):
+        for number, stored in _arrivals(shared, newest, under_way, on_outage):
             newest = max(newest, number)
             if stored[ENDS] is None:
                 under_way.add(number)
@@ -216,6 +240,28 @@ def _follow_arrivals(shared: SharedRows, wanted: Filter, lines: int, pause: Call
             if wanted.matches_outcome(outcome.outcome, outcome.code):
                 fresh.append(_row(stored))
         yield fresh
+
+
+def _arrivals(
+    shared: SharedRows, newest: int, under_way: set[int], on_outage: Outage | None
+) -> list[tuple[int, Stored]]:
+    """The rows that arrived later, all or none; retries with exponential backoff while the database is away."""
+    wait_s, away = POLL_S, False
+    while True:
+        try:
+            found = shared.arrivals(newest, under_way)
+        except AuditDatabaseAwayError as error:
+            if on_outage is None:
+                raise
+            if not away:
+                on_outage(error)
+            away = True
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, MAX_RETRY_S)
+        else:
+            if away and on_outage is not None:
+                on_outage(None)
+            return found
 
 
 def last_uses(source: Source, tokens: Iterable[str]) -> dict[str, LastUse]:

@@ -18,5 +18,7 @@ def audit_source(state_dir: Path, database: SecretStr | None) -> Source:
     from pointsman.core.postgres import Postgres  # psycopg is an extra, and takes a tenth of a second
     from pointsman.router.audit.postgres.reader import PostgresRows
 
-    postgres = Postgres(database.get_secret_value(), program="pointsman command", connections=_CONNECTIONS)
+    postgres = Postgres(
+        database.get_secret_value(), program="pointsman command", connections=_CONNECTIONS, hurried=True
+    )
     return PostgresRows(postgres, state_dir)

@@ -49,6 +49,7 @@ class Store:
         self._path = path
         self._busy_s = busy_s
         self._connection: sqlite3.Connection | None = None
+        self.added = 0
         self._file: os.stat_result | None = None  # the file that the connection writes to
 
     def move(self, folder: Path, position: tuple[str, int] | None, *, other_runs: bool = True) -> int:
@@ -57,11 +58,14 @@ class Store:
 
     def add_segment(self, segment: Segment) -> None:
         """To repeat it changes nothing: run and seq identify a row."""
+        rows = 0
         with self._transaction() as connection:
             for calls, late in paired(segment):
                 _insert_calls(connection, segment.run, calls)
+                rows += len(calls)
                 if late:
                     connection.executemany(_UPDATE, [(*_ending(outcome), outcome.seq, segment.run) for outcome in late])
+        self.added += rows
 
     def add_stored(self, rows: Sequence[Stored]) -> int:
         with self._transaction() as connection:

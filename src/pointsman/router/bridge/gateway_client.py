@@ -66,7 +66,7 @@ class Answer:
             async for data in self._response.content.iter_any():
                 for event in parser.feed(data):
                     if event.data or event.id:
-                        yield event.data, event.id
+                        yield bytes(event.data), event.id
         except (aiohttp.ClientError, OSError, BudgetExceededError) as error:
             raise StreamCutError from error
 

@@ -22,6 +22,7 @@ from pointsman.router.cli.common.audit_source import audited_folder, config_of, 
 from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
+    edited_config_option,
     json_option,
     load_gateway_config,
     note,
@@ -51,9 +52,10 @@ def state() -> None:
     help="A database such as postgresql://pointsman@db/pointsman, a folder, or `sqlite` for the state folder.",
 )
 @click.option("--overwrite", is_flag=True, help="Also replace values that differ in the target.")
+@edited_config_option
 @state_dir_option
 @json_option
-def copy(target: str, overwrite: bool, state_dir: Path | None, as_json: bool) -> None:
+def copy(target: str, overwrite: bool, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
     """Copy the audit, the key-values and the archives. Nothing is deleted, and it can be repeated.
 
     To a URL, from the files of the state folder. To a folder, from the database that the configuration names. What a
@@ -69,13 +71,14 @@ def copy(target: str, overwrite: bool, state_dir: Path | None, as_json: bool) ->
     with report_config_errors():
         settings = read_settings()
         folder = audited_folder(state_dir, settings)
-        database = None if target.startswith(_SCHEMES) else database_of(folder, settings)
+        database = None if target.startswith(_SCHEMES) else database_of(folder, settings, config_file)
     source = database.get_secret_value() if database else None
+    ids = _archives(folder, settings, config_file)
     try:
         with _opened(target, folder, source) as (rows, values, to_rows, to_values):
             found, added = copy_rows(rows, to_rows)
             keys, written, differing = copy_values(values, to_values, overwrite=overwrite)
-        archives = copy_archives(target, folder, source, _archives(folder, settings))
+        archives = copy_archives(target, folder, source, ids)
     except (*READ_ERRORS, StateAwayError, ArchiveCopyError) as error:
         raise CommandError(f"The copy is not complete: {error} What was copied stays; repeat the command.") from None
     if as_json:
@@ -93,9 +96,9 @@ def copy(target: str, overwrite: bool, state_dir: Path | None, as_json: bool) ->
         echo(f"Copied the archive {id_}: {found_there}, {plural(copied.vectors, 'new vector')}.")
 
 
-def _archives(folder: Path, settings: Settings) -> list[str]:
+def _archives(folder: Path, settings: Settings, config_file: Path | None) -> list[str]:
     """The ids of the bundled archives that are where the state is, as the configuration says."""
-    path = config_of(folder, settings)
+    path = config_of(folder, settings, config_file)
     if path is None or os.environ.get(SEARCH_DB_PATH):
         return []
     with report_config_errors():
@@ -118,7 +121,8 @@ def _opened(
         return
     if database is None:
         raise ConfigCommandError(
-            "No database is configured to copy from. Set `state.database`, or the variable POINTSMAN_DATABASE."
+            "No database is configured to copy from. Name the configuration with --config, set `state.database` in it, "
+            "or set the variable POINTSMAN_DATABASE."
         )
     into = folder if target == "sqlite" else Path(target).expanduser()
     with _postgres(database, folder) as (rows, values, _):
@@ -153,7 +157,7 @@ def _postgres(url: str, folder: Path) -> Iterator[tuple[KeptRows, KeyValues, Row
         check_address(url)
     except ValueError as error:
         raise ConfigCommandError(f"The address of the database {error}.") from None
-    postgres = Postgres(url, program="pointsman state copy", connections=2)
+    postgres = Postgres(url, program="pointsman state copy", connections=2, hurried=True)
     tables = StateTables(postgres)
     try:
         with tables.connection():

@@ -52,6 +52,20 @@ def check_place(inspected: Inspected) -> list[Finding]:
     return []
 
 
+def check_restart(inspected: Inspected) -> list[Finding]:
+    """Note what was edited and waits for a restart of the running gateway."""
+    status = inspected.status or {}
+    keys = status.get("waitsForRestart", ())
+    if not keys:
+        return []
+    named = ", ".join(f"`{key}`" for key in keys)
+    has, takes = ("has", "takes") if len(keys) == 1 else ("have", "take")
+    what = f"{named} {has} changed since the gateway was started, and {takes} effect at its next start"
+    process = status.get("parent", status["process"])
+    step = f"Restart the gateway: its service, or end process {process} and run `pointsman serve` again"
+    return [Finding(_CHECK, "note", f"{what}. {step}.")]
+
+
 def gone(used: Path) -> str:
     return (
         f"{used} is gone. The running gateway was started with it, and keeps what it has read; "

@@ -5,9 +5,16 @@ from __future__ import annotations
 import dataclasses
 
 from pointsman.router.doctor.accounts import check_accounts
+from pointsman.router.doctor.archive_stores import check_archive_stores
 from pointsman.router.doctor.client_file import check_client
 from pointsman.router.doctor.cloud_search import check_cloud_search
-from pointsman.router.doctor.configuration import check_configuration, check_place, check_secrets, check_tokens
+from pointsman.router.doctor.configuration import (
+    check_configuration,
+    check_place,
+    check_restart,
+    check_secrets,
+    check_tokens,
+)
 from pointsman.router.doctor.findings import Check, Finding, Inspected
 from pointsman.router.doctor.gateway import (
     check_approvals,
@@ -29,15 +36,18 @@ from pointsman.router.doctor.surroundings import (
 )
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 from pointsman.router.serving.state_folder import RunningGateway, find_running
+from pointsman.router.serving.workers_file import read_note
 
 CHECKS: tuple[Check, ...] = (
     check_configuration,
     check_place,
+    check_restart,
     check_tokens,
     check_sign_in,
     check_secrets,
     check_state_folder,
     check_database,
+    check_archive_stores,
     check_gateway,
     check_servers,
     check_accounts,
@@ -66,7 +76,10 @@ async def examine(inspected: Inspected) -> list[Finding]:
 
 def with_gateway(inspected: Inspected) -> Inspected:
     """Add what the running gateway says of itself, if one uses the state folder."""
-    running = find_running(inspected.state_dir)
+    running, note = find_running(inspected.state_dir), read_note(inspected.state_dir)
+    if running is None and note is not None and note.url:
+        running = RunningGateway(note.url, note.process, note.configuration)
+    inspected = dataclasses.replace(inspected, workers=note)
     if running is None:
         return inspected
     try:

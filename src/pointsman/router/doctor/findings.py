@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pointsman.config.model import GatewayConfig
-from pointsman.router.audit.query import Source
+from pointsman.router.audit.kept import READ_ERRORS, AuditDatabaseError
+from pointsman.router.audit.query import Filter, read_rows
+from pointsman.router.audit.rows import Row
 from pointsman.router.audit.source import audit_source
 from pointsman.router.serving.state_folder import RunningGateway
+from pointsman.router.serving.workers_file import WorkersNote
 
 Level = Literal["ok", "note", "problem"]
 
@@ -23,6 +26,13 @@ class Finding:
     level: Level
     message: str
     lines: tuple[str, ...] = ()  # what a program said, such as a server's last words
+
+
+@dataclass(slots=True)
+class AuditAttempt:
+    """Whether the audit could be read, for all checks of a run: a database that is away is tried once."""
+
+    failure: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +49,10 @@ class Inspected:
     tools: Sequence[str] = ()  # the keys of all tools that its servers list
     held_tools: Sequence[str] = ()  # of those that wait for approval
     channel_problem: str = ""  # why there is no status
+    workers: WorkersNote | None = None  # what the parent of workers says of them, if there is one
     client: str | None = None  # of which the file is checked, too
     environ: Mapping[str, str] = field(default_factory=dict)
+    audit: AuditAttempt = field(default_factory=AuditAttempt)
 
     @property
     def used_config(self) -> Path | None:
@@ -55,12 +67,25 @@ class Inspected:
         told = self.status.get("replicas", ()) if self.status is not None else ()
         return [one for one in told if not one["this"]]
 
+    def read_audit(self, wanted: Filter | None = None, *, newest: int) -> list[Row]:
+        """Return the newest rows: of the files alone, if the address of the database was not read.
+
+        Raises one of READ_ERRORS, the same each time after the first.
+        """
+        if self.audit.failure is not None:
+            raise self.audit.failure
+        unread = self.config is None or self.config.unread_secrets("state.database")
+        database = None if self.config is None or unread else self.config.state.database
+        try:
+            return list(read_rows(audit_source(self.state_dir, database), wanted, newest=newest))
+        except READ_ERRORS as error:
+            self.audit.failure = error
+            raise
+
     @property
-    def audit_rows(self) -> Source:
-        """Where the audit is read: the files alone, if the address of the database was not read."""
-        if self.config is None or self.config.unread_secrets("state.database"):
-            return audit_source(self.state_dir, None)
-        return audit_source(self.state_dir, self.config.state.database)
+    def database_is_away(self) -> bool:
+        """Whether a check could not use the database. It has said so; what follows from that is not said again."""
+        return isinstance(self.audit.failure, AuditDatabaseError)
 
     @property
     def configured_url(self) -> str | None:

@@ -6,9 +6,11 @@ import dataclasses
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pointsman.catalog.scan.definition_watch import counted
@@ -22,7 +24,7 @@ from pointsman.core.errors import (
 )
 from pointsman.core.model import NEEDS_SIGN_IN
 from pointsman.router.audit.kept import READ_ERRORS
-from pointsman.router.audit.query import Filter, read_rows
+from pointsman.router.audit.query import Filter
 from pointsman.router.audit.rows import Row
 from pointsman.router.auth.metadata import can_sign_in
 from pointsman.router.clients.found_servers import leads_here
@@ -32,7 +34,10 @@ from pointsman.router.downstream.talk.request_meta import CLIENT_INFO
 from pointsman.router.owner.client import LOG_STEP
 from pointsman.router.owner.description import empty_variables, silent_step
 from pointsman.router.owner.last_words import ASIDE
+from pointsman.router.owner.replica_names import at_start, replica_name
 from pointsman.router.serving.socket import ListenError, bind
+from pointsman.router.serving.unix_address import reachable
+from pointsman.router.serving.workers_file import none_answers
 
 if TYPE_CHECKING:
     import httpx2
@@ -59,6 +64,7 @@ INSTALL = {
     "node": "Install Node.js 18 or newer (https://nodejs.org/)",
     "docker": "Install Docker (https://docs.docker.com/)",
 }
+_OF_DATABASE = ("audit_rows", "pins")  # problems that a gateway has because it cannot use the database
 _LEVELS: dict[str, Level] = {"configuration_watch": "note"}  # all others are problems
 _REFUSALS = {
     "unauthorized": "the token is missing, wrong, revoked or expired; `pointsman client add NAME` sets a client up, "
@@ -87,41 +93,81 @@ _SIGN_IN_REFUSALS = {  # where clients can sign in
 
 async def check_gateway(inspected: Inspected) -> list[Finding]:
     running = inspected.running
+    if inspected.status is None and inspected.workers is not None:
+        return [Finding("gateway", "problem", none_answers(inspected.workers))]
     if running is None:
         text = f"No gateway runs with the state folder {inspected.state_dir}."
         step = "`pointsman serve` starts one, `pointsman service install` keeps it running"
         return [Finding("gateway", "problem", f"{text} {step}."), *_check_port(inspected)]
+    if inspected.status is not None and "worker" in inspected.status:
+        return await _check_workers(inspected, running.url)
     name = f"The gateway on {running.url} (process {running.pid})"
     problem = await _ask_over_http(inspected, running.url, name)
     if problem is not None:
         return [problem, *await _check_replicas(inspected)]
     if inspected.status is None:
         return [Finding("gateway", "problem", f"{name} does not answer its owner: {inspected.channel_problem}")]
-    return [*_health(name, inspected.status), *await _check_replicas(inspected)]
+    return [*_health(inspected, name, inspected.status), *await _check_replicas(inspected)]
+
+
+async def _check_workers(inspected: Inspected, url: str) -> list[Finding]:
+    """Ask each worker over its own socket: behind their port, any of them may answer."""
+    status = inspected.status or {}
+    away = {one["worker"]: _away(one) for one in status.get("workers", ()) if one["problem"]}
+    findings: list[Finding] = []
+    for one in status["replicas"]:
+        name = f"{at_start(replica_name(one))} (process {one['process']})"
+        its, path = one.get("status"), Path(one["address"].removeprefix("unix:"))
+        if its is None:
+            problem = away.pop(one.get("worker"), None)
+            findings.append(problem or Finding("gateway", "problem", f"{name} does not answer. {one['problem']}"))
+            continue
+        away.pop(one.get("worker"), None)
+        problem = await _ask_over_http(inspected, url, name, path)
+        findings += [problem] if problem is not None else _health(inspected, f"{name} on {url}", its)
+    findings += away.values()
+    if all(finding.level != "problem" for finding in findings):
+        problem = await _ask_over_http(inspected, url, f"The port of the workers, {url},")
+        findings += [problem] if problem is not None else []
+    return findings
+
+
+def _away(one: Mapping[str, Any]) -> Finding:
+    """A worker that is starting, or does not run, in the words of its parent."""
+    return Finding("gateway", "note" if one["state"] == "starting" else "problem", one["problem"])
 
 
 async def _check_replicas(inspected: Inspected) -> list[Finding]:
     """The same for each other replica, as far as it can be asked from here."""
     findings: list[Finding] = []
     for one in inspected.other_replicas:
-        name, its = f"Replica {one['replica']} at {one['address'].removeprefix('unix:')}", one.get("status")
+        name, its = at_start(replica_name(one)), one.get("status")
         if its is None:
-            findings.append(Finding("gateway", "problem", f"{name}: {one['problem']}"))
+            process = f" (process {one['process']})" if one.get("process") else ""
+            findings.append(Finding("gateway", "problem", f"{name}{process} does not answer. {one['problem']}"))
             continue
-        name = f"Replica {one['replica']} on {its['url']} (process {its['process']})"
+        name = f"{name} on {its['url']} (process {its['process']})"
         here = one["address"].startswith("unix:")  # else the answer came over its port, and its URL is its machine's
         problem = await _ask_over_http(inspected, its["url"], name) if here else None
-        findings += [problem] if problem is not None else _health(name, its)
+        findings += [problem] if problem is not None else _health(inspected, name, its)
     return findings
 
 
-def _health(name: str, status: Mapping[str, Any]) -> list[Finding]:
-    findings = [
-        Finding("gateway", _LEVELS.get(key, "problem"), f"{name}: {text}") for key, text in status["problems"].items()
-    ]
+def _health(inspected: Inspected, name: str, status: Mapping[str, Any]) -> list[Finding]:
+    told = _without_repetitions(inspected, status["problems"])
+    findings = [Finding("gateway", _LEVELS.get(key, "problem"), f"{name}: {text}") for key, text in told.items()]
     if not status["ready"] and not findings:
         findings.append(Finding("gateway", "problem", f"{name} is not ready yet, or about to end."))
-    return findings or [Finding("gateway", "ok", f"{name} is ready.")]
+    without = ", and goes on without the database" if len(told) < len(status["problems"]) else ""
+    return findings or [Finding("gateway", "ok", f"{name} is ready{without}.")]
+
+
+def _without_repetitions(inspected: Inspected, problems: Mapping[str, str]) -> Mapping[str, str]:
+    """Leave out what follows from a database that is away: once for each gateway, or not at all if we cannot use it."""
+    if "state_database" not in problems:
+        return problems
+    known = ("state_database", *_OF_DATABASE) if inspected.database_is_away else _OF_DATABASE
+    return {key: text for key, text in problems.items() if key not in known}
 
 
 def check_servers(inspected: Inspected) -> list[Finding]:
@@ -131,8 +177,8 @@ def check_servers(inspected: Inspected) -> list[Finding]:
     """
     if inspected.status is None:
         return []
-    own = inspected.status.get("replicas", ({},))[0].get("replica", "")
-    told = {own: inspected.status} | {one["replica"]: one.get("status") for one in inspected.other_replicas}
+    replicas = inspected.status.get("replicas", ())
+    told = {replica_name(one): one.get("status") for one in replicas} or {"": inspected.status}
     found = {name: _check_servers_of(inspected, its["servers"]) for name, its in told.items() if its is not None}
     where: dict[Finding, list[str]] = {}
     for name, findings in found.items():
@@ -142,18 +188,19 @@ def check_servers(inspected: Inspected) -> list[Finding]:
 
 
 def _at(names: list[str], finding: Finding) -> Finding:
-    which = f"replica {names[0]}" if len(names) == 1 else f"the replicas {', '.join(names)}"
-    return dataclasses.replace(finding, message=f"At {which}: {finding.message}")
+    return dataclasses.replace(finding, message=f"At {', '.join(names)}: {finding.message}")
 
 
 def _check_servers_of(inspected: Inspected, servers: Mapping[str, Any]) -> list[Finding]:
     failed = [one for one in servers["list"] if one["enabled"] and one["state"] == "failed"]
     findings = [_failed(inspected, one) for one in failed]
+    hung = _hung_runners(inspected)
     for one in servers["list"]:
         if one["enabled"] and one["state"] == "running" and not one["tools"]:
-            findings.append(_without_tools(one))
+            if not (one.get("unread") and inspected.database_is_away):  # `check_database` has said it
+                findings.append(_without_tools(one))
         elif one["enabled"] and one["state"] == "not answering":
-            findings.append(_silent(one))
+            findings.append(_silent(one, hung.get(one["id"])))
         elif one["enabled"] and one["state"] == NEEDS_SIGN_IN:
             findings.append(Finding("servers", "problem", f"Server `{one['id']}` does not run: {one['reason']}."))
         elif one["enabled"] and one["state"] == "starting":
@@ -203,8 +250,10 @@ def check_refused_clients(inspected: Inspected) -> list[Finding]:
     """Report clients whose last request was refused, by the name that each gave."""
     since_ms = int((time.time() - LATELY_S) * 1000)
     try:
-        rows = list(read_rows(inspected.audit_rows, Filter(since_ms=since_ms), newest=MAX_ROWS))
+        rows = inspected.read_audit(Filter(since_ms=since_ms), newest=MAX_ROWS)
     except READ_ERRORS as error:
+        if inspected.database_is_away:
+            return []  # `check_database` has said it
         message = f"The audit cannot be read: {str(error).rstrip('.')}."
         return [Finding("clients", "problem", message)] if rows_exist(inspected) else []
     refusals = _refusals(rows)
@@ -289,19 +338,30 @@ def _own_servers(inspected: Inspected) -> list[str]:
     ]
 
 
-async def _ask_over_http(inspected: Inspected, url: str, name: str) -> Finding | None:
-    """Ask for its health as a client would, with the token if there is one."""
+async def _ask_over_http(inspected: Inspected, url: str, name: str, path: Path | None = None) -> Finding | None:
+    """Ask for its health as a client would, with the token if there is one. `path`: at this socket, not at the port."""
     import httpx2
 
     headers = {"Authorization": f"Bearer {inspected.token}"} if inspected.token else {}
     try:
-        async with httpx2.AsyncClient(timeout=HEALTH_S, trust_env=False) as http:
+        async with (
+            _transport(path) as transport,
+            httpx2.AsyncClient(timeout=HEALTH_S, trust_env=False, transport=transport) as http,
+        ):
             answer = await http.get(url.removesuffix("/mcp") + "/health", headers=headers)
     except httpx2.HTTPError as error:
         return Finding("gateway", "problem", f"{name} does not answer: {_reason(error)}. {LOG_STEP}.")
     if inspected.token and answer.status_code == 401:
         return Finding("gateway", "problem", f"{name} does not accept the token in POINTSMAN_TOKEN.")
     return None
+
+
+@asynccontextmanager
+async def _transport(path: Path | None) -> AsyncIterator[httpx2.AsyncHTTPTransport | None]:
+    import httpx2
+
+    with reachable(path) if path is not None else nullcontext() as address:
+        yield httpx2.AsyncHTTPTransport(uds=address) if address is not None else None
 
 
 def _reason(error: httpx2.HTTPError) -> str:
@@ -353,6 +413,9 @@ def _without_tools(one: dict[str, object]) -> Finding:
     if one["tools"] is None:
         step = f"`pointsman server test {one['id']}` tries again and says why"
         return Finding("servers", "problem", f"{name} has not listed its tools. {step}.")
+    if one.get("unread"):
+        cause = "it is not known what was approved, because the pins cannot be used"
+        return Finding("servers", "problem", f"{name} offers no tools: {cause}. It does when they can be read again.")
     if held := one.get("held"):
         step = f"`pointsman pin diff {one['id']}` shows what waits, `pointsman pin approve {one['id']}` approves it"
         count = "1 definition" if held == 1 else f"{held} definitions"
@@ -361,9 +424,22 @@ def _without_tools(one: dict[str, object]) -> Finding:
     return Finding("servers", "note", f"{name} offers no tools. {step}.")
 
 
-def _silent(one: dict[str, object]) -> Finding:
+def _silent(one: Mapping[str, Any], hung: str | None) -> Finding:
     step = f"It hangs, or is busy with a call. {silent_step(one)}"
+    if hung is not None:  # which a restart would have to reach
+        step = f"{at_start(hung)} runs it for all and does not answer; once that has ended, another one starts it anew"
     return Finding("servers", "problem", f"Server `{one['id']}` does not answer: {one['reason']}. {step}.")
+
+
+def _hung_runners(inspected: Inspected) -> dict[str, str]:
+    """The name of the replica that runs a server for all, for each server where it does not answer."""
+    if inspected.status is None:
+        return {}
+    silent = {
+        one["folder"]: replica_name(one) for one in inspected.other_replicas if "folder" in one and "problem" in one
+    }
+    servers = inspected.status["servers"]["list"]
+    return {one["id"]: silent[one["runsAt"]] for one in servers if one.get("runsAt") in silent}
 
 
 def is_loopback(host: str) -> bool:

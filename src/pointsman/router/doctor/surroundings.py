@@ -16,7 +16,6 @@ from pathlib import Path
 
 from pointsman.config.sections.server import Server
 from pointsman.router.audit.kept import READ_ERRORS
-from pointsman.router.audit.query import read_rows
 from pointsman.router.doctor.findings import Finding, Inspected, unread_text
 from pointsman.router.doctor.gateway import INSTALL, NO_PROGRAM, is_loopback
 from pointsman.router.downstream.stdio.environment import missing_program_hint
@@ -78,7 +77,7 @@ def check_certificates(inspected: Inspected) -> list[Finding]:
 def check_clock(inspected: Inspected) -> list[Finding]:
     """Check that the clock is not behind the newest row of the audit."""
     try:
-        rows = list(read_rows(inspected.audit_rows, newest=1))
+        rows = inspected.read_audit(newest=1)
     except READ_ERRORS:
         return []
     if not rows:
@@ -98,12 +97,23 @@ def check_database(inspected: Inspected) -> list[Finding]:
     if unread := inspected.config.unread_secrets("state.database"):
         return [Finding("database", "note", unread_text(unread, "the database was not asked"))]
     try:
-        rows = list(read_rows(inspected.audit_rows, newest=1))
+        rows = inspected.read_audit(newest=1)
     except READ_ERRORS as error:
-        step = "Calls go on, and the audit stays in the journal until it is back"
         reason = str(error).rstrip(".")
-        return [Finding("database", "problem", f"The database of `state.database` cannot be used: {reason}. {step}.")]
+        text = f"The database of `state.database` cannot be used: {reason}. {_until_it_is_back(inspected)}."
+        return [Finding("database", "problem", text)]
     return [Finding("database", "ok", f"PostgreSQL answers{'' if rows else '; it has no audit rows yet'}.")]
+
+
+def _until_it_is_back(inspected: Inspected) -> str:
+    listed = inspected.status["servers"]["list"] if inspected.status is not None else ()
+    unread = [f"`{one['id']}`" for one in listed if one["enabled"] and one.get("unread")]
+    audit = "the audit stays in the journal until it is back"
+    if not unread:
+        return f"Calls go on, and {audit}"
+    what = "server {} offers" if len(unread) == 1 else "servers {} offer"
+    without = f"{what.format(', '.join(unread))} no tools, because it is not known what was approved"
+    return f"Until it is back, {without}. Calls of other servers go on, and {audit}"
 
 
 def check_state_folder(inspected: Inspected) -> list[Finding]:

@@ -11,23 +11,63 @@ from pointsman.core.model import ServerState
 from pointsman.providers.cloud.breaker import BreakerState
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
+    from pointsman.core.model import Json
     from pointsman.providers.cloud.service import CloudStatus
     from pointsman.router.observe.metrics import Count, GaugeValues, Histogram, Labels, MaySee, Window
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 WINDOW = 500  # latest calls of a tool from which quantiles are computed
+WORKER_UP = "Whether a worker answered this scrape."
 _STATES: tuple[ServerState, ...] = get_args(ServerState)
 
 
 def render(families: Iterator[Metric]) -> bytes:
-    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+    from prometheus_client import generate_latest
+
+    return generate_latest(_registry(families))
+
+
+def collected(families: Iterator[Metric]) -> list[Json]:
+    """The same as plain data, which one worker sends to another."""
+    return [
+        {
+            "name": family.name,
+            "help": family.documentation,
+            "type": family.type,
+            "samples": [[sample.name, sample.labels, sample.value] for sample in family.samples],
+        }
+        for family in _registry(families).collect()
+    ]
+
+
+def render_workers(told: Mapping[int, list[Json] | None]) -> bytes:
+    """Return what all workers have `collected`, with their numbers as a label; None: a worker did not answer."""
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.core import GaugeMetricFamily, Metric
+
+    merged: dict[str, Metric] = {}
+    up = GaugeMetricFamily("pointsman_worker_up", WORKER_UP, labels=["worker"])
+    for number, families in told.items():
+        up.add_metric([str(number)], float(families is not None))
+        for one in families or ():
+            family = merged.setdefault(one["name"], Metric(one["name"], one["help"], one["type"]))
+            for name, labels, value in one["samples"]:
+                family.add_sample(name, labels | {"worker": str(number)}, value)
+    registry = CollectorRegistry()
+    registry.register(_Collector(iter((up, *merged.values()))))
+    return generate_latest(registry)
+
+
+def _registry(families: Iterator[Metric]) -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry, ProcessCollector
 
     registry = CollectorRegistry()
     registry.register(_Collector(families))
     ProcessCollector(registry=registry)
-    return generate_latest(registry)
+    return registry
 
 
 class _Collector:

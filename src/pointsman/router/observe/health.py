@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pointsman import __version__
+from pointsman.catalog.pins import unread_servers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.model import Caller, Json, ServerStatus
 from pointsman.providers.cloud.provider import CloudSearchProvider
@@ -67,7 +68,7 @@ class Health:
             report["replicas"] = self.replicas()
         report |= self._audit_problems()
         if problem := self.state_problem():
-            report["state_database"] = f"{problem} Calls go on, with the state that this gateway knows."
+            report["state_database"] = f"{problem} {self._goes_on(to_owner=to_owner)}"
         if problem := self.keys_problem():
             report["request_keys"] = problem
         if broken := databases_set_aside(self._state_dir):
@@ -92,6 +93,20 @@ class Health:
         }
         return report
 
+    def _goes_on(self, *, to_owner: bool) -> str:
+        """What works while the database of shared state is away."""
+        with_what = "with the state that this gateway knows"
+        if not (unread := self._unread):
+            return f"Calls go on, {with_what}."
+        named = f" ({', '.join(f'`{one}`' for one in unread[:_MOST_NAMED])})" if to_owner else ""
+        without = f"Servers of which it is not known what was approved{named} offer no tools until it is back."
+        return f"{without} Calls of others go on, {with_what}."
+
+    @property
+    def _unread(self) -> list[str]:
+        """The servers of which it is not known what was approved."""
+        return sorted(unread_servers(self.pins, self._fleet.servers)) if self.pins is not None else []
+
     def _pins_problems(self, *, to_owner: bool) -> Json:
         report: Json = {}
         if self.pins is None:
@@ -109,7 +124,7 @@ class Health:
                 f"what was approved before: {count} for `pointsman pin approve`. `pointsman pin list` names them."
             )
         waiting = {one: len(self.pins.held(one)) for one in self._fleet.servers} if to_owner else {}
-        held = {one: number for one, number in waiting.items() if number}
+        held = {one: number for one, number in waiting.items() if number and one not in self._unread}
         if held:
             named, first = ", ".join(f"{number} of `{one}`" for one, number in [*held.items()][:_MOST_NAMED]), min(held)
             report["pins_waiting"] = (

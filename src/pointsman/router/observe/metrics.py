@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct, field
 
 from pointsman.core.errors import BUNDLED_CODES
-from pointsman.core.model import ServerStatus, ToolKey
+from pointsman.core.model import Json, ServerStatus, ToolKey
 from pointsman.router.audit.rows import Intent, Outcome
 from pointsman.router.observe import exposition
 from pointsman.router.observe.exposition import BUCKETS_S, WINDOW
@@ -130,6 +130,13 @@ class Metrics:
         """Like `render`, but only reads the gauges in this thread and renders in another."""
         families = self._families(self._read_gauges(), may_see, may_use, projects)
         return await asyncio.to_thread(exposition.render, families)
+
+    async def collected(
+        self, may_see: MaySee = everything, may_use: MayUse = everything, projects: MaySee | None = None
+    ) -> list[Json]:
+        """Like `scrape`, but as plain data for `exposition.render_workers`."""
+        families = self._families(self._read_gauges(), may_see, may_use, projects)
+        return await asyncio.to_thread(exposition.collected, families)
 
     def _figures(self) -> CallFigures:
         total, by_server = _Sum(), dict[str, _Sum]()

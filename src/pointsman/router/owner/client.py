@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pointsman.router.owner.socket_file import MAX_REQUEST_BYTES, connect, places
+from pointsman.router.owner.socket_file import MAX_REQUEST_BYTES, REPLICAS, connect, places
 from pointsman.router.serving.unix_address import SocketPathError
 
 CONNECT_S = 5.0
@@ -66,7 +66,19 @@ def _answering(folder: Path) -> Path:
             failures.append(error)
         else:
             return place
+    if text := _silent_workers(folder):
+        raise SilentGatewayError(text)
     raise next((error for error in failures if isinstance(error, SilentGatewayError)), failures[0])
+
+
+def _silent_workers(folder: Path) -> str:
+    """What the parent of workers knows of them, none of which answers; empty: there is no such gateway."""
+    if not (folder / REPLICAS).is_dir():
+        return ""
+    from pointsman.router.serving.workers_file import none_answers, read_note  # for few gateways
+
+    note = read_note(folder)
+    return none_answers(note) if note is not None else ""
 
 
 def _exchange(folder: Path, request: bytes, timeout_s: float) -> Any:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from pointsman import __version__
 from pointsman.catalog.lists.cached_list import ListFailure
 from pointsman.catalog.names import display_name
+from pointsman.catalog.pins import is_unread
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.errors import closest
 from pointsman.config.secrets import mask_secrets
@@ -62,6 +63,7 @@ async def about(parts: Parts) -> Json:
     return {
         "version": __version__,
         "process": os.getpid(),
+        **({"worker": parts.worker, "parent": os.getppid()} if parts.worker else {}),
         "url": parts.url,
         "configuration": str(parts.config_path.absolute()),
         "stateFolder": str(parts.state_dir.absolute()),
@@ -98,6 +100,7 @@ async def status(parts: Parts, *, at_once: bool = False) -> Json:
             "discoveries": figures.discoveries,
         },
         "context": context,
+        "waitsForRestart": list(parts.reloader.waiting),
         "waiting": {"calls": await count_waiting(parts), "definitions": sum(one["held"] for one in enabled)},
     }
 
@@ -370,6 +373,7 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
     running = parts.fleet.servers.get(server_id)
     listed = parts.catalog.last_list(server_id)
     introduction = running.introduction if running is not None else None
+    held = parts.pins.held(server_id) if server.enabled else []
     return {
         "id": server_id,
         "name": display_name(server_id, server),
@@ -381,7 +385,8 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
         "since": _iso(running.status.shown_since) if running is not None else None,
         "protocol": introduction.version if introduction is not None else None,
         "tools": len(listed.items) if listed is not None and server.enabled else None,
-        "held": len(parts.pins.held(server_id)) if server.enabled else 0,
+        "held": 0 if is_unread(held) else len(held),
+        "unread": is_unread(held),  # it is not known what was approved
         "restarts": running.restarts if running is not None else 0,
         "emptyVariables": list(parts.current.config.empty_variables(server_id)),
         "lastWords": _last_words(parts, server_id),

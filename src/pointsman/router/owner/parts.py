@@ -28,6 +28,7 @@ from pointsman.router.state.pins import Pins
 if TYPE_CHECKING:
     from pointsman.router.auth.server.server import AuthorizationServer
     from pointsman.router.downstream.oauth.service import ServerSignIns
+    from pointsman.router.downstream.placement.placement import Placement
     from pointsman.router.peers.peers import Peers
 
 
@@ -56,6 +57,9 @@ class Parts(Struct, frozen=True):
     server_sign_ins: Callable[[], ServerSignIns]  # imported at first use
     authorization: AuthorizationServer | None = None  # if clients can sign in here
     peers: Peers | None = None  # the other replicas, if there may be any
+    worker: int = 0  # the number of this one, if it is one of several workers
+    workers: int = 1  # how many were started
+    placement: Placement | None = None  # of servers that one replica runs for all
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself
     read_secrets_again: Callable[[], None] = lambda: None  # lets the next reload ask commands and keyrings again
 

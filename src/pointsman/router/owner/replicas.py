@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pointsman.core import wire
@@ -22,10 +23,14 @@ from pointsman.router.owner.operations import (
     limited,
     operations_of,
     restart_server,
+    servers,
     status,
     stop_server,
 )
 from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.replica_names import at_start, replica_name
+from pointsman.router.serving import state_folder
+from pointsman.router.serving.workers_file import problems, read_note
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -38,7 +43,7 @@ PATH: Final = "/peer/owner"
 ALIVE_S: Final = 5.0  # for a replica to say that it is there, which it does at once
 STATUS_S: Final = LISTS_S + 5.0  # to say how it is
 RESTART_S: Final = 60.0  # to start a server anew
-MAX_REQUEST_BYTES: Final = 4096
+MAX_REQUEST_BYTES: Final = 64 << 10  # with a token, which an issuer may have made long
 MAX_ANSWER_BYTES: Final = 16 << 20
 _COMMAND: Final = "pointsman cli"
 
@@ -47,19 +52,73 @@ async def status_everywhere(parts: Parts) -> Json:
     """How this replica is, and in `replicas` how each of them is, this one first. Without replicas, `status`."""
     if parts.peers is None:
         return await limited(status(parts), SHORT_S)
-    own, others = await asyncio.gather(limited(status(parts), SHORT_S), _ask_all(parts.peers, "status", {}, STATUS_S))
-    this = _named(parts.peers.own) | {"this": True, "status": own}
-    return own | {"replicas": [this, *others]}
+    own, others = await asyncio.gather(
+        limited(status(parts), SHORT_S), _ask_all(parts, parts.peers, "status", {}, STATUS_S)
+    )
+    _add_runners(parts, own["servers"]["list"])
+    this = _named(parts, parts.peers.own) | {"this": True, "status": own}
+    return own | {"replicas": [this, *others]} | _workers(parts)
+
+
+async def servers_everywhere(parts: Parts) -> Json:
+    """All servers as this replica sees them, with `replicas` where others see one in another state.
+
+    `silent` names the replicas that did not answer, `runsAt` the one that runs a server for all.
+    """
+    if parts.peers is None:
+        return await limited(servers(parts), SHORT_S)
+    own, others = await asyncio.gather(
+        limited(servers(parts), SHORT_S), _ask_all(parts, parts.peers, "servers", {}, STATUS_S, key="seen")
+    )
+    seen = [(one, {each["id"]: each for each in one["seen"]["servers"]}) for one in others if "seen" in one]
+    for one in own["servers"]:
+        differing = [_seen_at(replica, its[one["id"]]) for replica, its in seen if _differs(one, its.get(one["id"]))]
+        if differing:
+            one["replicas"] = differing
+    _add_runners(parts, own["servers"])
+    silent = [one for one in others if "seen" not in one]
+    return own | {"silent": silent} | ({"worker": parts.worker} if parts.worker else {})
 
 
 async def restart_everywhere(parts: Parts, server_id: str, asked_by: str = _COMMAND) -> Json:
     """Start a server anew at this replica, then at all others; `replicas` says what became of it there."""
+    await _require_answer(parts, server_id, "restarted", f"Then another one starts `{server_id}` anew.")
     own = await restart_server(parts, server_id, asked_by)
     return own | await _at_others(parts, "restart_server", server_id, asked_by)
 
 
+async def restart_here(parts: Parts, server_id: str) -> Json:
+    """Start a server anew at this replica only, or at the one that runs it for all, which `runsAt` then names."""
+    runner = _elsewhere(parts, server_id)
+    if parts.peers is None or runner is None:
+        return await restart_server(parts, server_id, _COMMAND)
+    asked = wire.encode({"operation": "restart_server", "parameters": {"server": server_id, "askedBy": _COMMAND}})
+    told = await _ask(parts, parts.peers, runner, asked, RESTART_S, "server")
+    if "server" not in told:
+        name = at_start(replica_name(told))
+        raise OwnerError("unavailable", f"{name} runs `{server_id}` for all. {told['problem']}")
+    restarted: Json = told["server"]
+    return restarted | {"runsAt": _named(parts, runner)}
+
+
+async def stop_here(parts: Parts, server_id: str) -> Json:
+    """Stop a server at this replica only. Raises OwnerError if one replica runs it for all: another would start it."""
+    if _is_placed(parts, server_id):
+        kind = "worker" if parts.worker else "replica"
+        raise OwnerError(
+            "placed", f"One {kind} runs `{server_id}` for all of them, so `--here` cannot stop it. Leave `--here` out."
+        )
+    return await stop_server(parts, server_id, _COMMAND)
+
+
+async def server_place(parts: Parts, server_id: str) -> Json:
+    """Whether one replica runs this server for all."""
+    return {"placed": _is_placed(parts, server_id)}
+
+
 async def stop_everywhere(parts: Parts, server_id: str, asked_by: str = _COMMAND) -> Json:
     """Stop a server at all replicas until it is started again; `replicas` says what became of it at the others."""
+    await _require_answer(parts, server_id, "stopped", f"Then `pointsman server stop {server_id}` works again.")
     own = await stop_server(parts, server_id, asked_by)
     return own | await _at_others(parts, "stop_server", server_id, asked_by)
 
@@ -74,16 +133,20 @@ def channel_operations(parts: Parts) -> dict[str, Operation]:
 
     return operations_of(parts) | {
         "status": lambda given: status_everywhere(parts),
-        "restart_server": chosen(restart_server, restart_everywhere),
-        "stop_server": chosen(stop_server, stop_everywhere),
+        "servers": lambda given: servers_everywhere(parts),
+        "restart_server": chosen(restart_here, restart_everywhere),
+        "stop_server": chosen(stop_here, stop_everywhere),
+        "server_place": lambda given: server_place(parts, _text(given, "server")),
     }
 
 
-def peer_endpoint(parts: Parts, peers: Peers) -> Callable[[Request], Awaitable[Response]]:
-    """Answer at `PATH` what another replica asks for the owner, and nothing to anybody else."""
+def peer_endpoint(
+    parts: Parts, peers: Peers, more: Mapping[str, Operation]
+) -> Callable[[Request], Awaitable[Response]]:
+    """Answer at `PATH` what another replica asks for the owner, or of the operations `more`, and refuse all others."""
     from starlette.responses import Response  # imported with the other paths
 
-    operations = _operations_for_peers(parts)
+    operations = {**_operations_for_peers(parts), **more}
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -114,9 +177,34 @@ def _operations_for_peers(parts: Parts) -> Mapping[str, Operation]:
     return {
         "about": lambda given: about(parts),
         "status": lambda given: status(parts),
+        "servers": lambda given: servers(parts),
         "restart_server": of_server(restart_server),
         "stop_server": of_server(stop_server),
     }
+
+
+def _differs(one: Json, other: Json | None) -> bool:
+    """Whether another replica sees a server in another state; None: it has not read the entry yet."""
+    return other is not None and any(one[key] != other[key] for key in ("enabled", "state", "tools"))
+
+
+def _seen_at(replica: Json, its: Json) -> Json:
+    shown = {key: its[key] for key in ("enabled", "state", "reason", "tools")}
+    return {key: value for key, value in replica.items() if key not in ("seen", "this")} | shown
+
+
+def _is_placed(parts: Parts, server_id: str) -> bool:
+    server = parts.current.config.servers.get(server_id)
+    return server is not None and parts.placement is not None and parts.placement.applies(server)
+
+
+def _elsewhere(parts: Parts, server_id: str) -> Replica | None:
+    """The other replica that runs this server for all; None: each runs its own, this one does, or none does."""
+    if parts.peers is None or parts.placement is None or not _is_placed(parts, server_id):
+        return None
+    folder = parts.placement.runner(server_id)
+    here = (one for one in parts.peers.others if one.address.startswith("unix:"))
+    return next((one for one in here if Path(one.address).parent.name == folder), None)
 
 
 async def _signed_body(request: Request, peers: Peers) -> bytes:
@@ -139,18 +227,30 @@ async def _at_others(parts: Parts, operation: str, server_id: str, asked_by: str
     if parts.peers is None:
         return {}
     parameters = {"server": server_id, "askedBy": asked_by}
-    return {"replicas": await _ask_all(parts.peers, operation, parameters, RESTART_S, key="server")}
+    return {"replicas": await _ask_all(parts, parts.peers, operation, parameters, RESTART_S, key="server")}
+
+
+async def _require_answer(parts: Parts, server_id: str, done: str, then: str) -> None:
+    """Raise OwnerError if another replica runs this server for all, and does not answer: nothing can be `done`."""
+    runner = _elsewhere(parts, server_id)
+    if parts.peers is None or runner is None:
+        return
+    told = await _ask(parts, parts.peers, runner, _ABOUT, ALIVE_S, "about")
+    if "about" not in told:
+        name = at_start(replica_name(told))
+        text = f"{name} runs `{server_id}` for all and does not answer, so it was not {done}. {told['problem']} {then}"
+        raise OwnerError("unavailable", text)
 
 
 async def _ask_all(
-    peers: Peers, operation: str, parameters: Json, within_s: float, *, key: str = "status"
+    parts: Parts, peers: Peers, operation: str, parameters: Json, within_s: float, *, key: str = "status"
 ) -> list[Json]:
     """What each other replica answers, under `key`, or in `problem` why it does not."""
     body = wire.encode({"operation": operation, "parameters": parameters})
-    return list(await asyncio.gather(*(_ask(peers, replica, body, within_s, key) for replica in peers.others)))
+    return list(await asyncio.gather(*(_ask(parts, peers, replica, body, within_s, key) for replica in peers.others)))
 
 
-async def _ask(peers: Peers, replica: Replica, body: bytes, within_s: float, key: str) -> Json:
+async def _ask(parts: Parts, peers: Peers, replica: Replica, body: bytes, within_s: float, key: str) -> Json:
     from pointsman.router.peers.forwarding import LostError, RefusedError, UnreachableError
 
     limit_s = ALIVE_S
@@ -161,22 +261,64 @@ async def _ask(peers: Peers, replica: Replica, body: bytes, within_s: float, key
         answer = wire.decode(text) if code == 200 else {"error": {"message": _OTHER_VERSION}}
         told = {key: answer["result"]} if "result" in answer else {"problem": answer["error"]["message"]}
     except RefusedError:
-        told = {"problem": "It refuses our signature: compare the clocks and `state.request_keys` of both."}
+        told = {"problem": f"It refuses our signature: {_OTHER_KEYS if parts.worker else _COMPARE_KEYS}."}
     except UnreachableError:
         told = {"problem": "It cannot be reached. It has just ended, or the network between them does not work."}
     except TimeoutError:
-        told = {"problem": f"It gave no answer within {limit_s:g} s. Its log may say why; if it hangs, end it."}
+        told = {"problem": f"It gave no answer within {limit_s:g} s. {_hang_step(parts)}"}
     except (LostError, wire.InvalidJsonError, KeyError, TypeError):
         told = {"problem": "It gave no whole answer. Its log may say why."}
-    return _named(replica) | {"this": False, **told}
+    return _named(parts, replica) | {"this": False, **told}
 
 
 _ABOUT: Final = wire.encode({"operation": "about", "parameters": {}})
+_COMPARE_KEYS: Final = "compare the clocks and `state.request_keys` of both"
+_OTHER_KEYS: Final = "it was started with other keys, so restart the gateway"
 _OTHER_VERSION: Final = "It runs another version of Pointsman, which does not say how it is."
 
 
-def _named(replica: Replica) -> Json:
-    return {"replica": replica.id, "address": replica.address.removeprefix("tcp:")}
+def _hang_step(parts: Parts) -> str:
+    note = read_note(parts.state_dir) if parts.worker else None
+    if note is None:
+        return "Its log may say why; if it hangs, end it."
+    return f"If it hangs, its parent replaces it within {note.silence_s:g} s."
+
+
+def _workers(parts: Parts) -> Json:
+    """How the parent sees its workers, also those that do not run; nothing without workers."""
+    note = read_note(parts.state_dir) if parts.worker else None
+    if note is None:
+        return {}
+    wrong = {worker.number: text for worker, text in problems(note)}
+    return {
+        "workers": [
+            {
+                "worker": one.number,
+                "process": one.process or None,
+                "state": "ready" if one.ready else "starting" if one.process else "not running",
+                "problem": wrong.get(one.number, ""),
+            }
+            for one in note.workers
+        ]
+    }
+
+
+def _add_runners(parts: Parts, described: list[Json]) -> None:
+    """Say of each server that one replica runs for all, which one: the name of its folder."""
+    for one in described:
+        if parts.placement is not None and _is_placed(parts, one["id"]):
+            one["runsAt"] = parts.placement.runner(one["id"])
+
+
+def _named(parts: Parts, replica: Replica) -> Json:
+    """What is known of a replica without asking it."""
+    named: Json = {"replica": replica.id, "address": replica.address.removeprefix("tcp:")}
+    if replica.address.startswith("unix:"):
+        folder = Path(replica.address.removeprefix("unix:")).parent
+        named |= {"folder": folder.name, "process": state_folder.holder(folder)}
+        if parts.worker:
+            named["worker"] = int(folder.name)
+    return named
 
 
 def _text(given: Json, name: str) -> str:

@@ -70,7 +70,7 @@ async def _serve(launch: Launch, listener: socket.socket, service: SearchService
         service.configure(config)
         app.hosts = HostRules.of(new, port)
 
-    reloader = Reloader(launch.config_path, launch.load, apply, lambda: service.rights.config)
+    reloader = Reloader(launch.config_path, launch.load, apply, lambda: service.rights.config, read_at_start=())
     tasks = TaskSet()
 
     def opened() -> None:

@@ -1,4 +1,7 @@
-"""The daemon's log file: callers queue lines, and one thread masks, writes and rotates them."""
+"""The daemon's log file: callers queue lines, and one thread masks, writes and rotates them.
+
+The parent of workers, which has no thread, writes its own at once.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,24 @@ logger = logging.getLogger(__name__)
 def logged_to_file(state_dir: Path, settings: Log) -> Iterator[LogFile]:
     """Add the file to the handlers of all loggers. Requires the lock of the folder."""
     handler = LogFile(state_dir, settings)
+    with _added(handler):
+        yield handler
+
+
+@contextmanager
+def logged_plainly(state_dir: Path, settings: Log) -> Iterator[PlainLogFile]:
+    """`logged_to_file` without a thread."""
+    handler = PlainLogFile(state_dir, settings)
+    with _added(handler):
+        yield handler
+
+
+@contextmanager
+def _added(handler: logging.Handler) -> Iterator[None]:
     root = logging.getLogger()
     root.addHandler(handler)
     try:
-        yield handler
+        yield
     finally:
         root.removeHandler(handler)
         handler.close()
@@ -77,7 +94,7 @@ class LogFile(logging.Handler):
 
     def say(self, text: str) -> None:
         """Write a line to the file alone, for what stderr has in another form."""
-        self.handle(logging.LogRecord("pointsman", logging.INFO, "", 0, "%s", (text,), None))
+        self.handle(_said(text))
 
     def close(self) -> None:
         """Write what is in the queue, unless the disk takes too long."""
@@ -98,6 +115,36 @@ class LogFile(logging.Handler):
                 self._writer.write(lines, left_out - told, self._settings)
             told = left_out
         self._writer.close()
+
+
+class PlainLogFile(logging.Handler):
+    """Writes each line at once, without a thread: for a process that forks and logs little. Never fails."""
+
+    def __init__(self, state_dir: Path, settings: Log, retry_s: float = RETRY_S) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter(FORMAT, TIME_FORMAT))
+        self._settings = settings
+        self._writer = _Writer(log_path(state_dir), retry_s)
+
+    def configure(self, settings: Log) -> None:
+        self._settings = settings
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self._settings.file:
+            return
+        try:
+            line = self.format(record)[:MAX_CHARS]
+        except Exception:  # a record that cannot be formatted; the handler of stderr says so
+            return
+        self._writer.write([line], 0, self._settings)
+
+    def say(self, text: str) -> None:
+        """Write a line to the file alone, for what stderr has in another form."""
+        self.handle(_said(text))
+
+    def close(self) -> None:
+        self._writer.close()
+        super().close()
 
 
 class _Writer:
@@ -191,6 +238,10 @@ class _Writer:
             logger.warning(
                 "could not write the log file %s: %s; messages go to stderr only", self._path, error.strerror
             )
+
+
+def _said(text: str) -> logging.LogRecord:
+    return logging.LogRecord("pointsman", logging.INFO, "", 0, "%s", (text,), None)
 
 
 def log_path(state_dir: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pointsman.config.model import LogFormat
 
-TEXT_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
+TEXT_FORMAT = "%(asctime)s %(levelname)-7s %(worker)s%(message)s"
 MAX_CHARS = 16_384  # of a message, and of a traceback
 
 
@@ -22,13 +22,17 @@ class LogLines(logging.Formatter):
         super().__init__(TEXT_FORMAT, "%H:%M:%S")
         self._terminal = terminal
         self.ids: Callable[[], Mapping[str, str]] = dict
+        self.worker = 0  # the number of this process among workers, whose lines come together; 0: it is none
         self.configure(wanted)
 
     def configure(self, wanted: LogFormat) -> None:
         self._json = wanted == "json" or (wanted == "auto" and not self._terminal)
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._as_json(record) if self._json else super().format(record)
+        if self._json:
+            return self._as_json(record)
+        record.worker = f"[worker {self.worker}] " if self.worker else ""
+        return super().format(record)
 
     def _as_json(self, record: logging.LogRecord) -> str:
         line = {
@@ -36,6 +40,7 @@ class LogLines(logging.Formatter):
             "level": record.levelname.lower(),
             "message": record.getMessage()[:MAX_CHARS],
             "logger": record.name,
+            **({"worker": self.worker} if self.worker else {}),
             **self.ids(),
         }
         if record.exc_info:

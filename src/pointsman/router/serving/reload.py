@@ -8,11 +8,13 @@ import logging
 import os
 import shlex
 import stat
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
+from operator import attrgetter
 from pathlib import Path
+from typing import Final
 
-from pointsman.config.errors import ConfigError
+from pointsman.config.errors import ConfigError, ConfigProblem
 from pointsman.config.loader import advice, load_tokens
 from pointsman.config.model import GatewayConfig
 from pointsman.router.serving.tasks import Backoff, TaskSet
@@ -26,6 +28,8 @@ _POLLS = 60  # before inotify is tried again
 _WATCH_AFTER_S = 0.5  # loading the library for notifications takes 20 ms, and the first client need not wait for that
 _RETRY_S = 2.0
 _LONGEST_RETRY_S = 300.0
+
+READ_AT_START: Final = ("listen.host", "listen.port", "state", "telemetry", "workers")  # keys of a gateway
 
 Fingerprint = tuple[int, ...]
 Watch = Callable[..., AsyncGenerator[object]]  # watches folders; yields after each change, and at least every second
@@ -61,6 +65,7 @@ class Reloader:
         poll_s: float = _POLL_S,
         polls: int = _POLLS,
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
+        read_at_start: Sequence[str] = READ_AT_START,
     ) -> None:
         self._path = path
         self._load = load
@@ -70,6 +75,8 @@ class Reloader:
         self._poll_s = poll_s
         self._polls = polls
         self._around = around  # each reload
+        self._read_at_start = read_at_start  # keys that keep the values of the start
+        self.waiting: tuple[str, ...] = ()  # those of them that have other values in the file
         self._seen = self._fingerprint()
         self._loaded: Fingerprint | None = None  # of the file that the last reload read
         self._wanted = asyncio.Event()
@@ -100,6 +107,12 @@ class Reloader:
     def rejected(self) -> bool:
         """Whether the last reload found the file invalid."""
         return bool(self._refusal)
+
+    async def catch_up(self) -> None:
+        """Reload before `start`: the configuration that this process was started with may be older than the file."""
+        await self._settled()
+        with self._around():
+            await self._reload()
 
     def start(self, tasks: TaskSet) -> None:
         for name, work in zip(self.tasks, (self._request_on_change, self._reload_on_request), strict=True):
@@ -239,8 +252,10 @@ class Reloader:
             logger.exception("%s; retrying with backoff", self._failure)
             return
         self._refusal = ()
+        started = self._current()
+        self._wait_for_restart(needs_restart(started, config, self._read_at_start))
         try:
-            await self._apply(config)
+            await self._apply(keeping_started(started, config, self._read_at_start))
         except Exception:  # of any part of the daemon: the others have the new configuration, and it is tried again
             self._failure = "could not apply the configuration completely"
             logger.exception("%s; retrying with backoff", self._failure)
@@ -248,29 +263,30 @@ class Reloader:
         self._failure = ""
         logger.info("configuration reloaded from %s", self._path.name)
 
+    def _wait_for_restart(self, keys: list[str]) -> None:
+        for key in keys:
+            if key not in self.waiting:
+                logger.warning("`%s` has changed; that takes effect at the next start", key)
+        self.waiting = tuple(keys)
+
     async def _withdraw_tokens(self) -> bool:
-        """Take away the tokens that a rejected file no longer has; never add one, and never widen its rights.
+        """Take away the tokens that a rejected file no longer has.
 
         False: the file's tokens cannot be read, or it has none, as a file that was emptied by mistake.
         """
         try:
-            listed = await asyncio.to_thread(load_tokens, self._path, os.environ)
             before = self._current()
-            kept = {
-                name: token
-                for name, token in before.tokens.items()
-                if name in listed and listed[name].sha256 == token.sha256
-            }
-            if listed and len(kept) < len(before.tokens):
-                gone = ", ".join(f"`{name}`" for name in before.tokens if name not in kept)
+            config = await asyncio.to_thread(without_revoked, before, self._path)
+            if len(config.tokens) < len(before.tokens):
+                gone = ", ".join(f"`{name}`" for name in before.tokens if name not in config.tokens)
                 logger.warning("withdrew tokens that the rejected configuration no longer has: %s", gone)
-                await self._apply(before.model_copy(update={"tokens": kept}))
+                await self._apply(config)
         except ConfigError:
             return False
         except Exception:  # the command that revoked a token is told that this failed
             logger.exception("could not withdraw the tokens that the rejected configuration no longer has")
             return False
-        return bool(listed)
+        return True
 
     def _fingerprint(self) -> Fingerprint | None:
         try:
@@ -280,22 +296,39 @@ class Reloader:
         return stat.S_IFMT(found.st_mode), found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
-def needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
-    """Return the changed keys that a reload cannot apply."""
-    changes = {
-        "listen.host": old.listen.host != new.listen.host,
-        "listen.port": old.listen.port != new.listen.port,
-        "state": old.state != new.state,
-        "telemetry": old.telemetry != new.telemetry,
-        "workers": old.workers != new.workers,
+def without_revoked(config: GatewayConfig, path: Path) -> GatewayConfig:
+    """The configuration in effect, without the tokens that a rejected file no longer has; never with one more, and
+    never with wider rights.
+
+    Raises:
+        ConfigError: the file's tokens cannot be read, or it has none.
+    """
+    listed = load_tokens(path, os.environ)
+    if not listed:
+        raise ConfigError([ConfigProblem(str(path), None, None, "tokens", "has no token")])
+    kept = {
+        name: token for name, token in config.tokens.items() if name in listed and listed[name].sha256 == token.sha256
     }
-    return [key for key, changed in changes.items() if changed]
+    return config.model_copy(update={"tokens": kept})
 
 
-def log_advice(config: GatewayConfig, before: GatewayConfig | None = None) -> None:
-    """`before`: the configuration that it takes the place of."""
-    for key in needs_restart(before, config) if before is not None else ():
-        logger.warning("`%s` has changed; that takes effect at the next start", key)
+def needs_restart(old: GatewayConfig, new: GatewayConfig, keys: Sequence[str] = READ_AT_START) -> list[str]:
+    """Return the changed keys that a reload cannot apply."""
+    return [key for key in keys if attrgetter(key)(old) != attrgetter(key)(new)]
+
+
+def keeping_started(old: GatewayConfig, new: GatewayConfig, keys: Sequence[str] = READ_AT_START) -> GatewayConfig:
+    """Return the new configuration, with the values of the old one for all keys that a reload cannot apply."""
+    for key in needs_restart(old, new, keys):
+        section, _, name = key.partition(".")
+        value = getattr(old, section)
+        if name:
+            value = getattr(new, section).model_copy(update={name: getattr(value, name)})
+        new = new.model_copy(update={section: value})
+    return new
+
+
+def log_advice(config: GatewayConfig) -> None:
     for remark in advice(config):
         logger.warning("%s", remark)
     for note in config.notes:

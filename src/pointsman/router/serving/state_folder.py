@@ -70,9 +70,12 @@ def workers_folder(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replica_folder(folder: Path) -> Iterator[Path]:
-    """Hold the first free one of `replicas/1`, `replicas/2`, ... for a replica. Raises StateFolderError."""
-    for number in range(1, MAX_REPLICAS + 1):
+def replica_folder(folder: Path, wanted: int = 0) -> Iterator[Path]:
+    """Hold the `wanted` one of `replicas/1`, `replicas/2`, ... for a replica, or else the first that is free.
+
+    Raises StateFolderError.
+    """
+    for number in sorted(range(1, MAX_REPLICAS + 1), key=lambda number: number != wanted):
         own = folder / REPLICAS / str(number)
         if own.is_dir() and is_held(own):
             continue
@@ -123,6 +126,15 @@ def is_held(folder: Path) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def holder(folder: Path) -> int | None:
+    """The process that last took the lock of this folder for itself, as it has written there."""
+    try:
+        text = (folder / LOCK).read_text()
+    except OSError:
+        return None
+    return int(text) if text.strip().isdecimal() else None
 
 
 @contextmanager

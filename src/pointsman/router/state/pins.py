@@ -30,6 +30,7 @@ from pointsman.catalog.pins import (
     Table,
     diff_lines,
     held_names,
+    is_unread,
     name_hash,
     pins_of,
 )
@@ -180,8 +181,7 @@ class Pins:
         """The approved definitions that the last lists do not have, at most so many. Raises StateAwayError."""
         found: list[tuple[PinnedKind, Digests]] = []
         for kind, pins in self._gone(server_id).items():
-            for pin in islice(pins.values(), most - len(found)):
-                found.append((kind, pin))  # noqa: PERF401 - a comprehension would lose the type
+            found.extend((kind, pin) for pin in islice(pins.values(), most - len(found)))
 
         def named() -> list[Gone]:
             return [Gone(kind, self._store.name((server_id, kind), pin), pin.whole.hex()) for kind, pin in found]
@@ -303,10 +303,10 @@ class Pins:
         self._held[key] = now
         fresh = [name for name, one in now.items() if name not in before or before[name].digests != one.digests]
         if fresh:
-            logger.warning(
-                "server %s: held back until approved, see `pointsman pin diff %s`: %d of kind %s: %s",
-                *(server_id, server_id, len(fresh), kind, quote_names(fresh)),
-            )
+            unread, approved = is_unread(now.values()), f"approved, see `pointsman pin diff {server_id}`"
+            until = "it can be read what was approved" if unread else approved
+            told = server_id, until, len(fresh), kind, quote_names(fresh)
+            logger.warning("server %s: held back until %s: %d of kind %s: %s", *told)
         changed = [name for name in fresh if now[name].reason == "changed"]
         if changed and kind == "tool":
             self.held_back(server_id, changed)

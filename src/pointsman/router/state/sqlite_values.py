@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from pointsman.core.model import WallClock
-from pointsman.core.sqlite import write_transaction
+from pointsman.core.sqlite import enable_wal, write_transaction
 from pointsman.router.state.key_values import ABSENT, Change, Entry, StateAwayError, check
 
 FILE: Final = "values.db"
@@ -176,7 +176,7 @@ def _is_broken(path: Path) -> bool:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA journal_mode = WAL")
+    enable_wal(connection, _BUSY_S)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > _VERSION:
         raise sqlite3.DatabaseError("it was written by a newer Pointsman; upgrade this one")

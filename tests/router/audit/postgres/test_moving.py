@@ -182,6 +182,30 @@ async def test_calls_go_on_while_postgresql_is_away_and_no_row_is_lost_or_double
     assert sorted(found) == sorted((f"r{number}", "ok") for number in range(total))
 
 
+async def test_the_log_says_when_rows_are_moved_again_and_how_many(
+    tmp_path: Path, own_postgres: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = own_postgres.new_database()
+    own_postgres.stop()
+    postgres, current = Postgres(url, program="test"), CurrentConfig(GatewayConfig())
+    async with auditing(tmp_path, current, every_s=0.02, writer=PostgresWriter(postgres, "a")) as log:
+        async with asyncio.timeout(30):
+            while not log.rows_held_back:
+                await asyncio.sleep(0.01)
+        for number in range(7):
+            log.begin(request(f"r{number}"), "execute").finish("ok")
+        await asyncio.to_thread(own_postgres.start)
+        async with asyncio.timeout(30):
+            while log.rows_held_back:
+                await asyncio.sleep(0.01)
+        assert len(await until_moved(url, 7)) == 7
+    postgres.close()
+    said = [record.getMessage() for record in caplog.records if "audit rows" in record.getMessage()]
+    assert len(said) == 2
+    assert said[0].startswith("audit rows stay in the journal: ")
+    assert said[1] == "the state database takes audit rows again; 7 moved from the journal"
+
+
 async def _call_forever(log: AuditLog) -> None:
     async with asyncio.timeout(60):
         while True:
@@ -216,6 +240,7 @@ def test_a_process_of_its_own_moves_a_long_journal_into_the_same_database(tmp_pa
         process.move(("0" * 16 + "-00000000", 0))
         with opened(database_url) as postgres:
             assert in_database(postgres) == expected
+            assert process.added == len(expected)
             assert {row.replica for row in read_rows(kept(postgres, tmp_path))} == {"a"}
     finally:
         process.close()

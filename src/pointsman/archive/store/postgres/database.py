@@ -183,6 +183,7 @@ def _translating_errors() -> Iterator[None]:
 
 def _store_error(error: psycopg.Error) -> StoreError:
     reason = str(error).strip().partition("\n")[0]
+    unusable = f"The archive's store in PostgreSQL cannot be used: {reason}."
     match error:
         case errors.LockNotAvailable() | errors.QueryCanceled() | errors.DeadlockDetected():
             return StoreLockedError(f"The archive's store in PostgreSQL is busy ({reason}). Try again in a moment.")
@@ -190,13 +191,17 @@ def _store_error(error: psycopg.Error) -> StoreError:
             return StoreFullError(
                 f"PostgreSQL has no room left for the archive's store ({reason}). Nothing was changed; free some space."
             )
-        case errors.InsufficientPrivilege() | errors.ReadOnlySqlTransaction() | errors.FeatureNotSupported():
+        case errors.InsufficientPrivilege() if "create extension" in reason:
             return StoreUnusableError(
-                f"The archive's store in PostgreSQL cannot be used: {reason}. Check the rights of the user in `db`."
+                f"{unusable} Let a superuser run `CREATE EXTENSION vector` in this database once; then try again."
             )
-        case errors.UndefinedFile() | errors.UndefinedObject():
+        case errors.InsufficientPrivilege() | errors.ReadOnlySqlTransaction():
             return StoreUnusableError(
-                f"The archive's store in PostgreSQL cannot be used: {reason}. "
-                "It needs the extension `vector` (pgvector 0.8 or newer)."
+                f"{unusable} Make the user in the database's address the owner of the database, or give it the right "
+                "with GRANT."
+            )
+        case errors.FeatureNotSupported() | errors.UndefinedFile() | errors.UndefinedObject():
+            return StoreUnusableError(
+                f"{unusable} Install pgvector 0.8 or newer (the extension `vector`) on the server of the database."
             )
     return StoreError(f"The archive's store in PostgreSQL reported an error: {reason}. Try again later.")

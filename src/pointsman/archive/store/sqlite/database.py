@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -14,12 +13,11 @@ from typing import Any
 from pointsman.archive.store.errors import StoreError, StoreFullError, StoreLockedError, StoreUnusableError
 from pointsman.archive.store.sql.database import Connection
 from pointsman.archive.store.sqlite.migrations import Script, migrate
-from pointsman.core.sqlite import write_transaction
+from pointsman.core.sqlite import enable_wal, write_transaction
 
 BUSY_S = 5.0
 _CACHE_KIB = 16_384
 _LOG_PAGES = 8_192  # 32 MB; the housekeeper usually checkpoints the log before it grows that long
-_RETRY_S = 0.02
 _IDLE_READERS = 8  # connections kept open for the next readers
 
 _FILE_MODE, _FOLDER_MODE = 0o600, 0o700
@@ -145,7 +143,7 @@ class SqliteDatabase:
     def _open_writer(self) -> _Connection:
         make_private(self.path)
         connection = self._connect()
-        self._enable_wal(connection)
+        enable_wal(connection, self._busy_s)
         for pragma in (
             "PRAGMA synchronous = NORMAL",
             "PRAGMA secure_delete = OFF",  # some builds overwrite deleted data with zeros: twice the writes
@@ -157,19 +155,6 @@ class SqliteDatabase:
                 connection.execute("VACUUM")
         self._inode = _inode(self.path)
         return connection
-
-    def _enable_wal(self, connection: sqlite3.Connection) -> None:
-        """Retry while another process creates the same file: SQLite's busy timeout does not cover this statement."""
-        end = time.monotonic() + self._busy_s
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
-                    raise
-                threading.Event().wait(_RETRY_S)
-            else:
-                return
 
     def _connect(self, *pragmas: str) -> _Connection:
         connection = sqlite3.connect(

@@ -129,16 +129,22 @@ class _Compactor:
         self._started_at = monotonic()
         self._trimmed_at = float("-inf")
         self._logged = ""  # the error that was logged last
+        self._added_before = 0  # the database took no rows
 
     async def run(self, stopping: asyncio.Event, every_s: float) -> None:
         while True:
             self._log.housekeep()
+            if not self._log.rows_held_back:
+                self._added_before = self._added
             try:
                 await asyncio.to_thread(self._move, self._journal.position)
             except READ_ERRORS as error:
                 self._log_once(error)
                 self._log.rows_held_back = True
             else:
+                if self._log.rows_held_back:
+                    moved = self._added - self._added_before
+                    logger.warning("the state database takes audit rows again; %d moved from the journal", moved)
                 self._logged = ""
                 self._log.rows_held_back = False
             self._bound_journal()
@@ -196,6 +202,11 @@ class _Compactor:
         elif self._log.journal_full and not full:
             logger.warning("the audit journal has room again; calls are accepted")
         self._log.journal_full = full
+
+    @property
+    def _added(self) -> int:
+        """Rows that this process and its mover have committed."""
+        return self._store.added + (self._process.added if self._process is not None else 0)
 
     def _log_once(self, error: Exception) -> None:
         if str(error) != self._logged:

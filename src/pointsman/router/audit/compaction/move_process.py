@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from pointsman.router.audit.compaction.move_program import MOVED
+
 IDLE_TIME_S = 2.0  # how long a move uses only the time that the machine has left; then it has a low priority
 ANSWER_S = 60.0
 _PROGRAM = "pointsman.router.audit.compaction.move_program"
@@ -36,6 +38,7 @@ class MoveProcess:
         self._answer_s = answer_s
         self._process: subprocess.Popen[bytes] | None = None
         self._interrupted = False
+        self.added = 0  # rows that it has committed
 
     @property
     def pid(self) -> int | None:
@@ -107,7 +110,10 @@ class MoveProcess:
                 return False
             answer += data
         for line in filter(None, answer.decode(errors="replace").splitlines()):
-            logger.error("%s", line)
+            if line.startswith(MOVED):
+                self.added += int(line.removeprefix(MOVED))
+            else:
+                logger.error("%s", line)
         return True
 
 

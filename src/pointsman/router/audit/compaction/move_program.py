@@ -2,8 +2,9 @@
 
 Run as `python -m pointsman.router.audit.compaction.move_program STATE_DIR`. The rows go to PostgreSQL if the
 environment names one. Each line of standard input names the segment that the daemon writes to, by run and number. The
-answer ends with an empty line; the lines before it are for the daemon's log. The program ends with its standard input,
-when it was idle for IDLE_S, and at an error, which the daemon meets itself when it moves the rest.
+answer ends with `moved N`, the number of rows, and an empty line; the lines before are for the daemon's log. The
+program ends with its standard input, when it was idle for IDLE_S, and at an error, which the daemon meets itself when
+it moves the rest.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ DATABASE = "POINTSMAN_MOVE_DATABASE"  # an address of PostgreSQL
 REPLICA = "POINTSMAN_MOVE_REPLICA"
 IDLE_S = 60.0
 NICENESS = 10
+MOVED = "moved "
 
 
 def main(state_dir: Path) -> None:
@@ -33,11 +35,12 @@ def main(state_dir: Path) -> None:
     store = _writer(state_dir)
     while select.select([sys.stdin], [], [], IDLE_S)[0] and (line := sys.stdin.readline()):
         run, number = line.split()
+        before = store.added
         try:
             move(store, state_dir / FOLDER, (run, int(number)))
         except READ_ERRORS:
             sys.exit(1)
-        print(flush=True)
+        print(f"{MOVED}{store.added - before}\n", flush=True)
 
 
 def _writer(state_dir: Path) -> RowWriter:

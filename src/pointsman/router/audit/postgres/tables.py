@@ -10,7 +10,7 @@ from typing import Final, LiteralString
 from psycopg import sql
 
 from pointsman.core.postgres import Connection, NewerSchemaError, Postgres, PostgresAwayError, psycopg, refusal
-from pointsman.router.audit.kept import AuditDatabaseError
+from pointsman.router.audit.kept import AuditDatabaseAwayError, AuditDatabaseError
 
 LOCK: Final = 1  # of all writers: readers that follow arrivals need ids to become visible in order
 DAY_MS: Final = 86_400_000
@@ -54,7 +54,9 @@ def reported() -> Iterator[None]:
     """Turn what PostgreSQL raises into AuditDatabaseError. Its texts name tables and hosts, never a password."""
     try:
         yield
-    except (PostgresAwayError, NewerSchemaError) as error:
+    except PostgresAwayError as error:
+        raise AuditDatabaseAwayError(str(error)) from error
+    except NewerSchemaError as error:
         raise AuditDatabaseError(str(error)) from error
     except psycopg.Error as error:
         raise AuditDatabaseError(refusal(error)) from error

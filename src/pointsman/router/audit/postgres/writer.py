@@ -82,6 +82,7 @@ class PostgresWriter:
         self.mover_environment: Mapping[str, str] | None = None
         self._tables = AuditTables(postgres)
         self.replica = replica
+        self.added = 0
         self._living = living
         self._look_for_lost_every_s = look_for_lost_every_s
         self._looked_for_lost_at = self._days_made_at = float("-inf")
@@ -101,9 +102,10 @@ class PostgresWriter:
             if segment.number in marked:
                 return
             late: list[Outcome] = []
-            add_rows(connection, self._rows(segment, late), once=COPIED in marked)
+            rows = add_rows(connection, self._rows(segment, late), once=COPIED in marked)
             self._end_earlier(connection, segment.run, late)
             connection.execute("INSERT INTO audit_segments VALUES (%s, %s)", (segment.run, segment.number))
+        self.added += rows
 
     def add_stored(self, rows: Sequence[Stored]) -> int:
         self._make_days_of(rows)

@@ -32,20 +32,30 @@ def audit_of(folder: Path, settings: Settings) -> Source:
     return audit_source(folder, database_of(folder, settings))
 
 
-def database_of(folder: Path, settings: Settings) -> SecretStr | None:
-    """Return the database of the running gateway, or of the one that would be started; None: it has files only."""
+def database_of(folder: Path, settings: Settings, option: Path | None = None) -> SecretStr | None:
+    """Return the database of the running gateway, or of the one that would be started; None: it has files only.
+
+    `option`: the file that --config names. Raises ConfigError if that one cannot be used.
+    """
     if settings.database is not None:
         return settings.database
-    path = config_of(folder, settings)
+    path = config_of(folder, settings, option)
     try:
         return load_state(path, os.environ).database if path is not None else None
     except ConfigError as error:
+        if option is not None:
+            raise
         note(f"Reading the state folder alone, because the configuration cannot be used: {error}")
         return None
 
 
-def config_of(folder: Path, settings: Settings) -> Path | None:
-    """Return the configuration of the running gateway, or of the one that would be started; None: there is none."""
+def config_of(folder: Path, settings: Settings, option: Path | None = None) -> Path | None:
+    """Return the configuration that is named, or that of the running gateway, or of the one that would be started.
+
+    None: there is none.
+    """
+    if option is not None:
+        return option
     running = find_running(folder)
     if running is not None and running.configuration:
         path: Path | None = Path(running.configuration)

@@ -47,7 +47,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
         file = gateway_config_file(config_file, settings, folder)
 
         def read() -> GatewayConfig:
-            return apply_overrides(file.load(), settings, host=host, port=port)
+            return apply_overrides(file.load(), settings, host=host, port=port, file=file.path)
 
         def ready(url: str) -> None:
             if file.secret is not None:

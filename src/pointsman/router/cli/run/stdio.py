@@ -62,7 +62,7 @@ def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launc
         file = gateway_config_file(config_file, settings, folder)
 
         def read() -> GatewayConfig:
-            return apply_overrides(file.load(), settings)
+            return apply_overrides(file.load(), settings, file=file.path)
 
         return Launch(
             read(),

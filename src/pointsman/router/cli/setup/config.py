@@ -46,7 +46,7 @@ def validate(file: Path | None, config_file: Path | None, state_dir: Path | None
     """Report all problems in FILE. Default: the configuration in effect."""
     path = file or config_file or Edited.find(None, state_dir).path
     try:
-        loaded = load_gateway_config(path)
+        loaded = apply_overrides(load_gateway_config(path), read_settings(), file=path)
     except ConfigError as error:
         if as_json:
             print_json({"ok": False, "problems": [dataclasses.asdict(problem) for problem in error.problems]})
@@ -72,7 +72,7 @@ def show(config_file: Path | None, state_dir: Path | None, as_json: bool) -> Non
     with report_config_errors():
         settings = read_settings()
         loaded = examine(read_text(path), str(path), os.environ)
-        effective = apply_overrides(loaded.config, settings)
+        effective = apply_overrides(loaded.config, settings, file=path)
     shown = mask_config(effective, loaded.external_texts)
     if as_json:
         print_json(shown)

@@ -26,7 +26,7 @@ _REASONS = {
     "changed": "changed",
     "new": "new",
     "waiting": "waits: its pins were lost",
-    "not stored": "waits: the pins cannot be read or written",
+    "not stored": "not offered: it is not known what was approved",
 }
 
 target_argument = click.argument("targets", nargs=-1, metavar="[SERVER[:NAME]]...", shell_complete=complete("servers"))
@@ -44,7 +44,7 @@ def pin() -> None:
 @json_option
 def list_pins(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -> None:
     """List how many definitions of each server are approved, and name those that wait."""
-    servers = _asked(state_dir, targets, with_off=True)
+    servers, problem = _asked(state_dir, targets, with_off=True)
     if as_json:
         print_json({"servers": servers})
         return
@@ -61,7 +61,7 @@ def list_pins(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -
         echo(f"{_name(server_id, one)}: {_REASONS[one['reason']]}")
     for line in _gone(servers):
         echo(line)
-    _advise(servers)
+    _advise(servers, problem)
 
 
 @pin.command()
@@ -70,7 +70,7 @@ def list_pins(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -
 @json_option
 def diff(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -> None:
     """Show what has changed in the definitions that wait, line by line. A new one has added lines only."""
-    servers = _asked(state_dir, targets, diffs=True)
+    servers, problem = _asked(state_dir, targets, diffs=True)
     if as_json:
         print_json({"servers": servers})
         return
@@ -78,7 +78,7 @@ def diff(targets: tuple[str, ...], state_dir: Path | None, as_json: bool) -> Non
         _show(server_id, one)
     for line in _gone(servers):
         echo(line)
-    _advise(servers)
+    _advise(servers, problem)
 
 
 @pin.command()
@@ -111,7 +111,7 @@ def approve(
     if gone:
         _forget(state_dir, targets, file, yes=yes, as_json=as_json)
         return
-    servers = _asked(state_dir, targets, diffs=not yes)
+    servers, _ = _asked(state_dir, targets, diffs=not yes, refused="Nothing was approved")
     if file is not None:
         servers = _only_those_in(_read_file(file), servers)
     chosen = [one for one in servers if one["held"] or one["waits"]]
@@ -136,7 +136,7 @@ def approve(
 def check(file: Path | None, state_dir: Path | None, as_json: bool) -> None:
     """Compare what servers list now with what is approved, or with a file. Exit code 1: it differs."""
     if file is None:
-        servers = _asked(state_dir, ())
+        servers, _ = _asked(state_dir, ())
         found = [_name(server_id, one) + f": {_REASONS[one['reason']]}" for server_id, one in _held(servers)]
         found += [f"{one['id']}: lists nothing, or does not run" for one in servers if not one["listed"]]
         found += _gone(servers)
@@ -203,9 +203,12 @@ def _refuse_both(targets: tuple[str, ...], everything: bool) -> None:
 
 
 def _asked(
-    state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = False, with_off: bool = False
-) -> list[Any]:
-    """The servers that are named, or all; of a server with a name, only the definitions of that name."""
+    state_dir: Path | None, targets: tuple[str, ...], *, diffs: bool = False, with_off: bool = False, refused: str = ""
+) -> tuple[list[Any], str]:
+    """The servers that are named, or all; of a server with a name, only the definitions of that name.
+
+    And why the pins cannot be used, which is printed; with `refused`, that ends the command.
+    """
     wanted: dict[str, set[str]] = {}
     for target in targets:
         server_id, _, name = target.partition(":")
@@ -213,7 +216,10 @@ def _asked(
     named: list[str | None] = [*wanted] or [None]
     with progress("Asking the servers ..."):
         answers = [ask_gateway(state_dir, "pins", timeout_s=WAIT_S, server=one, diffs=diffs) for one in named]
-    if problem := answers[-1]["problem"]:
+    problem = answers[-1]["problem"]
+    if problem and refused:
+        raise CommandError(f"{refused}: the pins cannot be used. {problem}")
+    if problem:
         note(f"The pins cannot be used: {problem}")
     servers = [one for answer in answers for one in answer["servers"]]
     if with_off:
@@ -228,7 +234,7 @@ def _asked(
             one["goneCount"] = len(one["gone"])
             if missing := names - {each["name"] for each in (*one["held"], *one["gone"])}:
                 raise _nothing_waits(one["id"], min(missing), waiting)
-    return servers
+    return servers, problem
 
 
 def _nothing_waits(server_id: str, name: str, waiting: Sequence[str]) -> ConfigCommandError:
@@ -256,7 +262,8 @@ def _forget(state_dir: Path | None, targets: tuple[str, ...], file: Path | None,
     """Drop the approval of what is no longer listed."""
     if file is not None:
         raise ConfigCommandError("--gone takes no --file: it is about what servers list now.")
-    servers = [one for one in _asked(state_dir, targets) if one["gone"]]
+    every, _ = _asked(state_dir, targets, refused="Nothing was forgotten")
+    servers = [one for one in every if one["gone"]]
     count = sum(len(one["gone"]) for one in servers)
     if not count and not as_json:
         note("All approved definitions are still listed.")
@@ -316,7 +323,10 @@ def _show(server_id: str, one: Any) -> None:
         echo(paint(f"  ! {escaped(flag)}", "yellow"))
 
 
-def _advise(servers: list[Any]) -> None:
+def _advise(servers: list[Any], problem: str) -> None:
+    if problem:
+        note("Nothing can be approved until then.")
+        return
     waiting = [one["id"] for one in servers if one["held"] or one["waits"]]
     if waiting:
         note(f"`pointsman pin approve {escaped(waiting[0])}` approves what waits of a server.")

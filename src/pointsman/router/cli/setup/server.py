@@ -27,15 +27,21 @@ from pointsman.router.cli.common.owner import (
     paint_state,
     progress,
 )
-from pointsman.router.cli.common.replicas import here_option, tell_of_others, well_at_others
+from pointsman.router.cli.common.replicas import (
+    here_option,
+    tell_differences,
+    tell_of_others,
+    tell_where,
+    well_at_others,
+)
 from pointsman.router.cli.common.server_argument import server_argument
 from pointsman.router.cli.setup.server_add import add
+from pointsman.router.cli.setup.server_log import show_log
 from pointsman.router.cli.setup.server_login import credentials, login, logout
 from pointsman.router.cli.setup.server_report import show, tell
-from pointsman.router.owner.client import NoGatewayError, OperationError, ask
+from pointsman.router.owner.replica_names import at_start, replica_name
 
 TRIAL_S = 120.0
-RESERVED = "pointsman"  # an id that no server has; its log is that of the gateway
 
 
 @click.group()
@@ -44,6 +50,7 @@ def server() -> None:
 
 
 server.add_command(add)
+server.add_command(show_log)
 
 
 @server.command(name="list")
@@ -51,7 +58,10 @@ server.add_command(add)
 @state_dir_option
 @json_option
 def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
-    """List all servers: state, tools, program or host, and the reason if one does not run."""
+    """List all servers: state, tools, program or host, and the reason if one does not run.
+
+    With several replicas: as the one that is asked sees them, and below what others see differently.
+    """
     answer = ask_if_running(state_dir, "servers") if config_file is None else None
     running = answer is not None
     listed = answer["servers"] if answer is not None else _configured(config_file, state_dir)
@@ -59,16 +69,22 @@ def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool
         print_json({"gateway": running, "servers": listed})
         return
     rows = [("SERVER", "STATE", "TOOLS", "KIND", "TARGET", "")]
+    kind = "worker" if answer is not None and "worker" in answer else "replica"
     for one in listed:
         state = one["state"] if one["enabled"] else "disabled"
         count = "-" if one["tools"] is None else str(one["tools"])
         reason = one["reason"] if one["enabled"] else ""
+        if not reason and state == "running" and one.get("runsAt"):
+            reason = f"run by {kind} {one['runsAt']} for all"
         rows.append((one["id"], paint_state(state), count, one["kind"], one["target"], reason))
     if listed:
         for line in table(rows):
             echo(line)
+        tell_differences(listed)
     else:
         note("No servers yet. Add one with `pointsman server add NAME COMMAND`.")
+    for one in answer.get("silent", ()) if answer is not None else ():
+        note(f"{at_start(replica_name(one))} did not say how its servers are: {escaped(one['problem'])}")
     if config_file is not None:
         note(
             f"Only the configuration {config_file} is shown; without --config, the servers of the running gateway are."
@@ -98,31 +114,6 @@ def test(server_id: str, config_file: Path | None, state_dir: Path | None, as_js
         raise CommandError(f"It was not tried. Enable it with `pointsman server enable {server_id}`.")
 
 
-@server.command("log")
-@server_argument
-@click.option("-n", "lines", type=click.IntRange(1), default=50, show_default=True, help="Number of lines.")
-@state_dir_option
-@json_option
-def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) -> None:
-    """Print the last lines that SERVER wrote to stderr. The gateway keeps 64 KiB."""
-    from pointsman.router.downstream.stderr_log import FOLDER
-
-    folder = owned_folder(state_dir)
-    written = _log_lines(folder, server_id, lines)
-    if written is None:
-        if server_id == RESERVED:
-            raise CommandError("That is the gateway itself: `pointsman log` prints its log.")
-        known = sorted(path.stem for path in (folder / FOLDER).glob("*.log") if path.stem != RESERVED)
-        others = f" Logs exist for: {', '.join(known)}." if known else ""
-        reason, failure = _why_no_log(folder, server_id)
-        raise failure(f"No log for `{server_id}`: {reason}.{others}")
-    if as_json:
-        print_json({"server": server_id, "lines": written})
-        return
-    for line in written:
-        echo(escaped(line))
-
-
 @server.command()
 @server_argument
 @here_option
@@ -136,6 +127,7 @@ def restart(server_id: str, here: bool, state_dir: Path | None, as_json: bool) -
     with progress(f"Restarting `{server_id}` ..."):
         found = ask_gateway(state_dir, "restart_server", timeout_s=TRIAL_S, server=server_id, here=here)
     if not as_json:
+        tell_where(found)
         tell_of_others(found, "running")
     show(found, as_json)
     if not well_at_others(found, "running"):
@@ -212,33 +204,6 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
 
 
 # ------------------------------------------------------------------ helpers
-
-
-def _why_no_log(folder: Path, server_id: str) -> tuple[str, type[CommandError]]:
-    from pointsman.router.owner.socket_file import REPLICAS
-
-    try:
-        known = ask(folder, "names")["servers"]
-    except (NoGatewayError, OperationError):
-        return "it wrote nothing to stderr, or there is no such server", CommandError
-    if server_id in known:
-        if (folder / REPLICAS).is_dir():
-            return f"each replica has its own; name one with --state-dir {folder / REPLICAS / '1'}", CommandError
-        return "it has written nothing to stderr", CommandError
-    return "there is no such server", ConfigCommandError
-
-
-def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:
-    from pointsman.config.secrets import mask_secrets
-    from pointsman.router.downstream.stderr_log import last_lines, log_file
-
-    if server_id == RESERVED:
-        return None
-    try:
-        written = last_lines(log_file(folder, server_id).read_bytes(), lines)
-    except OSError:
-        return None
-    return [mask_secrets(line) for line in written]  # an earlier version has not masked what it wrote
 
 
 def _configured(config_file: Path | None, state_dir: Path | None) -> list[dict[str, Any]]:

@@ -42,6 +42,8 @@ def show(found: dict[str, Any], as_json: bool, *, printed: bool = False) -> None
     elif well:
         version = f", protocol {found['protocol']}" if found["protocol"] else ""
         echo(f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'] or 0, 'tool')}{version}.")
+        if found.get("unread"):
+            note("Its tools are offered when the pins can be read: it is not known what was approved.")
         if held := found.get("held", 0):
             wait = "waits" if held == 1 else "wait"
             note(f"{plural(held, 'definition')} {wait} for approval: `pointsman pin diff {found['id']}` shows what.")

@@ -137,10 +137,17 @@ def tail(as_json: bool, lines: int, following: bool, state_dir: Path | None, **w
         return
     table = Table(steady=True)
     try:
-        for rows in follow(source, chosen, lines):
+        for rows in follow(source, chosen, lines, on_outage=_say_outage):
             _print(rows, as_json, table)
     except KeyboardInterrupt:
         return
+
+
+def _say_outage(error: AuditDatabaseError | None) -> None:
+    if error is None:
+        note("The state database can be read again.")
+    else:
+        note(f"Could not read the state database: {error} Rows follow when it is back.")
 
 
 def _source(option: Path | None) -> Source:

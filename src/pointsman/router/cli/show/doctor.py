@@ -80,7 +80,7 @@ def _inspected(config_file: Path | None, state_dir: Path, settings: Settings, cl
     if path == used and not path.exists():
         return dataclasses.replace(nothing, problems=(gone(path),))
     try:
-        config = apply_overrides(load_gateway_config(path), settings)
+        config = apply_overrides(load_gateway_config(path), settings, file=path)
     except ConfigError as error:
         return dataclasses.replace(nothing, problems=tuple(str(problem) for problem in error.problems))
     return dataclasses.replace(nothing, config=config, problems=())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pointsman.router.cli.common.options import json_option, state_dir_option
 from pointsman.router.cli.common.output import echo, paint, print_json, table
 from pointsman.router.cli.common.owner import ask_gateway, paint_state, plural
 from pointsman.router.cli.common.replicas import replica_address
+from pointsman.router.owner.replica_names import replica_name
 
 
 @click.command()
@@ -33,15 +35,15 @@ def status(state_dir: Path | None, as_json: bool) -> None:
 
 def _lines(answer: dict[str, Any]) -> Iterator[str]:
     ready = paint("ready", "green") if answer["ready"] else paint("not ready", "red")
-    yield f"Pointsman {answer['version']} is {ready} on {answer['url']} (process {answer['process']})."
+    yield f"Pointsman {answer['version']} is {ready} on {answer['url']} ({_process(answer)})."
     yield f"  up             {_duration(answer['uptimeS'])}"
     yield f"  configuration  {answer['configuration']}"
     yield f"  state          {answer['stateFolder']}"
     for problem in answer["problems"].values():
         yield f"  {paint('problem', 'red')}        {escaped(problem)}"
     yield ""
-    if len(answer.get("replicas", ())) > 1:
-        yield from _replica_lines(answer["replicas"])
+    if len(answer.get("replicas", ())) > 1 or "workers" in answer:
+        yield from _replica_lines(answer["replicas"], answer.get("workers", ()))
         yield ""
     yield from server_lines(answer["servers"])
     yield ""
@@ -52,22 +54,61 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     yield from _context_lines(answer["context"])
 
 
-def _replica_lines(replicas: list[dict[str, Any]]) -> Iterator[str]:
-    """How each replica is; what follows in the output is about the first of them, which was asked."""
-    yield f"Replicas: {len(replicas)}. Servers, calls and savings below are those of {replicas[0]['replica']}."
-    rows = [("REPLICA", "ADDRESS", "STATE", "SERVERS", "CALLS", "ERRORS", "")]
-    for one in replicas:
-        its = one.get("status")
-        if its is None:
-            silent = paint("no answer", "red")
-            rows.append((one["replica"], replica_address(one), silent, "-", "-", "-", one["problem"]))
-            continue
-        ready = paint("ready", "green") if its["ready"] else paint("not ready", "red")
-        servers, calls = its["servers"], its["calls"]
-        count = f"{servers['running']} of {servers['enabled']} running"
-        counts = (f"{calls['calls']:,}", f"{calls['errors']:,}")
-        rows.append((one["replica"], replica_address(one), ready, count, *counts, "; ".join(_missing(servers))))
-    yield from (f"  {line}" for line in table(rows))
+def _process(answer: dict[str, Any]) -> str:
+    """The process to signal: of workers, their parent."""
+    return f"process {answer['parent']}, with workers" if "parent" in answer else f"process {answer['process']}"
+
+
+def _replica_lines(replicas: list[dict[str, Any]], workers: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """How each replica is; what follows in the output is about the first of them, which was asked.
+
+    `workers`: as their parent sees them, also those that do not run.
+    """
+    asked = replica_name(replicas[0])
+    kinds = f"Workers: {len(workers)}" if workers else f"Replicas: {len(replicas)}"
+    yield f"{kinds}. Servers, calls and savings below are those of {asked}."
+    wrong = {one["worker"]: one for one in workers if one["problem"]}
+    rows = {
+        one.get("worker", index): _replica_row(one, wrong.get(one.get("worker"))) for index, one in enumerate(replicas)
+    }
+    rows |= {number: _away_row(one) for number, one in wrong.items() if number not in rows}
+    heading = (
+        "WORKER" if workers else "REPLICA",
+        "ID",
+        "ADDRESS",
+        "PROCESS",
+        "STATE",
+        "SERVERS",
+        "CALLS",
+        "ERRORS",
+        "",
+    )
+    listed = [rows[number] for number in sorted(rows)] if workers else [*rows.values()]
+    used = [any(row[column] for row in listed) for column in range(len(heading) - 1)] + [True]
+    yield from (f"  {line}" for line in table([[*compress(row, used)] for row in (heading, *listed)]))
+
+
+def _replica_row(one: dict[str, Any], wrong: dict[str, Any] | None) -> tuple[str, ...]:
+    its = one.get("status")
+    local = "folder" in one
+    where = (replica_name(one) if local else one["replica"], one["replica"] if local else "", replica_address(one))
+    if its is None and wrong is not None:
+        return _away_row(wrong)
+    if its is None:
+        process = str(one.get("process") or "-")
+        return (*where, process, paint("no answer", "red"), "-", "-", "-", one["problem"])
+    ready = paint("ready", "green") if its["ready"] else paint("not ready", "red")
+    servers, calls = its["servers"], its["calls"]
+    count = f"{servers['running']} of {servers['enabled']} running"
+    counts = (f"{calls['calls']:,}", f"{calls['errors']:,}")
+    return (*where, str(its["process"]), ready, count, *counts, "; ".join(_missing(servers)))
+
+
+def _away_row(one: dict[str, Any]) -> tuple[str, ...]:
+    """A worker that does not run, or is starting."""
+    colour = "yellow" if one["state"] == "starting" else "red"
+    process = str(one["process"] or "-")
+    return (replica_name(one), "-", "", process, paint(one["state"], colour), "-", "-", "-", one["problem"])
 
 
 def _missing(servers: dict[str, Any]) -> Iterator[str]:

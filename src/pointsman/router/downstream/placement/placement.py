@@ -34,7 +34,7 @@ class Placement:
         """`workers`: how many there are by the configuration; 1: that is not known, and a server is for whoever comes
         first."""
         self._folder = replica_dir.parent / FOLDER
-        self._number = int(replica_dir.name)
+        self.own = replica_dir.name
         self._workers = workers
         self._held: dict[str, _Lock] = {}
 
@@ -44,6 +44,20 @@ class Placement:
             return False
         default = "one" if self._workers > 1 and server.bundled is None else "each"
         return (server.placement or default) == "one"
+
+    def runner(self, server_id: str) -> str | None:
+        """Return the folder, below `replicas`, of the worker that runs this server for all; None: none does."""
+        if server_id in self._held:
+            return self.own
+        path = self._path(server_id, "lock")
+        try:
+            handle = self._try_lock(path) if path.exists() else None
+            if handle is not None:  # no worker has it
+                os.close(handle)
+                return None
+            return path.read_text().strip() or None
+        except OSError:
+            return None
 
     def shared(self, server_id: str, connect: Connect, limits: Limits) -> Connect:
         """Return what opens the server's connection: with `connect` if this worker is to run it, else to its worker."""
@@ -69,7 +83,7 @@ class Placement:
 
     def _is_meant_for(self, server_id: str) -> bool:
         """Spread servers over the workers: each waits a moment where another one has precedence."""
-        return self._workers == 1 or zlib.crc32(server_id.encode()) % self._workers + 1 == self._number
+        return self._workers == 1 or zlib.crc32(server_id.encode()) % self._workers + 1 == int(self.own)
 
     def _lock(self, server_id: str) -> _Lock | None:
         """Take the lock once more, or for the first time; None: another worker has it. Raises ConnectionLostError."""
@@ -81,6 +95,9 @@ class Placement:
                 raise ConnectionLostError(f"the state folder cannot be written: {error.strerror}") from None
             if handle is None:
                 return None
+            with suppress(OSError):  # it is for the owner's commands only
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, self.own.encode(), 0)
             lock = self._held[server_id] = _Lock(self, server_id, handle, self._path(server_id, "sock"))
         lock.uses += 1
         return lock

@@ -16,6 +16,7 @@ from pointsman.core.sdk import MODERN_PROTOCOL_VERSIONS
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.operations import described_server, servers, settled_server, test_server
 from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.replica_names import replica_name
 from pointsman.router.owner.replicas import restart_everywhere, stop_everywhere
 from pointsman.router.owner.savings import schema_tokens
 from pointsman.router.page.registry import Screen
@@ -226,7 +227,7 @@ def _not_at(one: Json, state: str) -> str:
     if not others:
         return ""
     reason = others[0].get("problem") or others[0]["server"]["reason"] or f"it is {others[0]['server']['state']}"
-    return f"replica {', '.join(other['replica'] for other in others)}: {reason}"
+    return f"{', '.join(replica_name(other) for other in others)}: {reason}"
 
 
 def _back(view: View, server_id: str, what: str, kind: str = "ok") -> Response:
