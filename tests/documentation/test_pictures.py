@@ -9,7 +9,7 @@ import pytest
 from tests.documentation.pictures import FOLDER, TITLES, drawn, recorded, text_of
 from tests.e2e.foreign_servers import needs_pypi
 
-CHANGING = re.compile(r"\d[\d.,:T+-]*|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b")  # figures, and the day of the week
+CHANGING = re.compile(r"\d[\d.,:T+-]*|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b")  # figures, days of the week
 LIMIT_BYTES = 60_000
 
 
