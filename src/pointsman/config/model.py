@@ -237,7 +237,7 @@ class Limits(Part):
     unread_bytes: Count = 134_217_728
     """Answers that clients have not read yet, in the whole gateway."""
     audit_bytes_per_s: Count = 1_048_576
-    """Audit rows per token, after a burst of 30 seconds' worth."""
+    """Audit rows per token, after a burst of 5 minutes' worth, at most a quarter of `audit.max_bytes`."""
     header_s: Seconds = 10
     """Until a request's headers have arrived."""
     body_s: Seconds = 10

@@ -312,7 +312,7 @@ async def test_sixty_slow_readers_of_large_answers_are_bounded_in_memory(tmp_pat
 
 
 async def test_rows_of_one_token_are_bounded_and_every_refusal_is_counted(tmp_path: Path) -> None:
-    async with shared(tmp_path, audit_bytes_per_s=2000) as those:
+    async with shared(tmp_path, audit_bytes_per_s=200) as those:
         anna, ben = await those.speaker("anna"), await those.speaker("ben")
         codes = Counter[str]()
         for number in range(60):

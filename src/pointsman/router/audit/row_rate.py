@@ -13,7 +13,8 @@ from pointsman.core.errors import OVERLOADED, RateLimitedError
 from pointsman.router.audit.rows import Intent, Outcome
 
 MAX_BUCKETS = 20_000  # tokens are bounded by the configuration; those who sign in are not
-BURST_S = 30  # capacity of a bucket, in seconds of its rate
+BURST_S = 300  # capacity of a bucket, in seconds of its rate: no load test of some minutes exceeds it
+BURST_SHARE = 4  # but at most one part of so many of the whole audit
 WINDOW_S = 10.0  # in which equal refusals are coalesced into one row
 REPEATED = frozenset(
     {RateLimitedError.code, OVERLOADED, "slow_down"}
@@ -42,6 +43,7 @@ class RowRate:
     def __init__(self, current: CurrentConfig) -> None:
         self._current = current
         self._limits: Limits | None = None  # that the buckets have
+        self._burst = 0  # bytes
         self._buckets: dict[str, TokenBucket] = {}
 
     def wait_s(self, token_id: str, now: float) -> float:
@@ -55,13 +57,14 @@ class RowRate:
         if bucket is None:
             if len(self._buckets) >= MAX_BUCKETS:
                 self._buckets.clear()
-            bucket = self._buckets[token_id] = TokenBucket(BURST_S * per_s, now)
-        left = bucket.fill(BURST_S * per_s, per_s, now)
+            bucket = self._buckets[token_id] = TokenBucket(self._burst, now)
+        left = bucket.fill(self._burst, per_s, now)
         return 0.0 if left > 0 else (1 - left) / per_s
 
     def _reload(self, limits: Limits) -> None:
-        before, self._limits = self._limits, limits
-        if before is not None and before.audit_bytes_per_s != limits.audit_bytes_per_s:
+        before, self._limits = self._burst, limits
+        self._burst = min(BURST_S * limits.audit_bytes_per_s, self._current.audit.max_bytes // BURST_SHARE)
+        if before != self._burst:
             self._buckets.clear()  # the new burst applies to all
 
     def wrote(self, token_id: str, size: int) -> None:
