@@ -25,7 +25,7 @@ from pointsman.providers.base import ToolDocument
 from pointsman.providers.bm25.documents import PreparedTools
 from pointsman.providers.bm25.index import Index, Meaning
 from pointsman.providers.bm25.query import parse
-from pointsman.providers.bm25.relevance import MOST, Evidence, features
+from pointsman.providers.bm25.relevance import WORDS_ALONE, Evidence, at_least_by_words, chance, features
 from pointsman.providers.embeddings import load
 
 Floats = NDArray[np.float64]
@@ -165,7 +165,15 @@ def _weights(known: Sequence[Case], foreign: float) -> Floats:
 
 
 def score(found: Floats, judged: Sequence[Case]) -> list[tuple[Case, float]]:
-    return [(case, float(found @ np.array([1.0, *features(case.evidence)]))) for case in judged]
+    """Each case with its relevance. With a set held out, words alone still count as fitted on all of them."""
+    weights = found.tolist()
+    scored: list[tuple[Case, float]] = []
+    for case in judged:
+        figures = features(case.evidence)
+        by_all = chance(weights, figures)
+        words_alone = len(figures) + 1 == len(WORDS_ALONE)
+        scored.append((case, by_all if words_alone else at_least_by_words(by_all, figures)))
+    return scored
 
 
 def separation(scored: Sequence[tuple[bool, float]]) -> float:
@@ -174,9 +182,8 @@ def separation(scored: Sequence[tuple[bool, float]]) -> float:
 
 def under_and_over(scored: Sequence[tuple[bool, float]]) -> str:
     """Shares of right hits that are shown low, of those called doubtful, and of foreign requests that are not."""
-    low, doubtful = (-math.log(MOST / edge - 1) for edge in (LOW, DOUBTFUL))
-    under = [fmean([figure < edge for right, figure in scored if right]) for edge in (low, doubtful)]
-    over = fmean([figure >= doubtful for right, figure in scored if not right])
+    under = [fmean([figure < edge for right, figure in scored if right]) for edge in (LOW, DOUBTFUL)]
+    over = fmean([figure >= DOUBTFUL for right, figure in scored if not right])
     return f"right below {LOW}: {under[0]:.3f}, below {DOUBTFUL}: {under[1]:.3f}, foreign above that: {over:.3f}"
 
 

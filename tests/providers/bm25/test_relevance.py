@@ -9,7 +9,7 @@ import pytest
 
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.bm25.provider import BM25SearchProvider
-from pointsman.providers.bm25.relevance import MOST, Evidence, relevance
+from pointsman.providers.bm25.relevance import MOST, UNSURE, Evidence, relevance
 from tests.providers.small_catalog import small_catalog
 
 FAIR = Evidence(
@@ -52,6 +52,23 @@ def test_what_speaks_for_a_hit_raises_its_relevance(evidence: Evidence, field: s
 def test_so_does_a_meaning_that_is_closer(evidence: Evidence, field: str) -> None:
     changed: dict[str, Any] = {field: 0.9}
     assert relevance(replace(evidence, **changed)) > relevance(evidence)
+
+
+@pytest.mark.parametrize("evidence", [BY_MEANING, BY_SENTENCES], ids=["embeddings", "sentences"])
+def test_meaning_makes_a_hit_by_words_doubtful_at_most(evidence: Evidence) -> None:
+    """A request about a matter (`did I save an article about batteries`) has another meaning than any tool."""
+    nothing: dict[str, Any] = {"cosine": 0.0, "lead": 0.0, "object_cosine": 0.0}
+    if evidence.sentence is not None:
+        nothing["sentence"] = 0.0
+    likely, unlikely = replace(evidence, score=6.0, part_score=6.0, **nothing), replace(evidence, **nothing)
+    assert relevance(_by_words(likely)) > UNSURE
+    assert relevance(likely) == UNSURE
+    assert relevance(_by_words(unlikely)) < UNSURE
+    assert relevance(unlikely) == relevance(_by_words(unlikely))
+
+
+def _by_words(evidence: Evidence) -> Evidence:
+    return replace(evidence, acted=None, cosine=None, lead=None, object_cosine=None, sentence=None)
 
 
 def test_no_hit_is_as_sure_as_an_exact_name() -> None:

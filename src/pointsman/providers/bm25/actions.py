@@ -52,7 +52,24 @@ _CHANGING = frozenset({"add", "create", "delete", "insert", "remove"})  # never 
 _QUESTION_WORDS = """
     what which who whom whose when where why how is are was were does do did has have
 """
-_DETERMINERS = frozenset("the an all any every each our my anything everything recent latest last newest".split())
+_DETERMINERS = frozenset(
+    [
+        "the",
+        "an",
+        "all",
+        "any",
+        "every",
+        "each",
+        "our",
+        "my",
+        "anything",
+        "everything",
+        "recent",
+        "latest",
+        "last",
+        "newest",
+    ]
+)
 _QUESTIONS = frozenset(_QUESTION_WORDS.split())
 
 _VERBS = frozenset(f"{_READING} {_WRITING} {_REMOVING} {_UNDOING} {_OTHERS}".split())

@@ -8,12 +8,14 @@ docs/concepts/search.md, fit: bench/quality/calibrate.py).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Where the fitted sets end: a smaller catalog and a shorter request count as these.
 SMALLEST = 200  # tools
 LEAST_MISSING = 6  # words
 MOST = 0.98  # less than an exact name has
+UNSURE = 0.3  # what words alone are worth at most, where meaning says less; the catalog calls this doubtful
 
 # Coefficients of the fit: the intercept with the logarithm of `calibrate.PRIOR`, then one for each of `features`.
 WORDS_ALONE = (2.98, -0.99, 1.75, 0.63, 0.05, 0.95, -0.13, 0.63, -0.55, -0.23)
@@ -48,6 +50,18 @@ class Evidence:
 def relevance(evidence: Evidence) -> float:
     figures = features(evidence)
     weights = next(each for each in (WORDS_ALONE, WITH_MEANING, WITH_SENTENCES) if len(each) == 1 + len(figures))
+    return at_least_by_words(chance(weights, figures), figures)
+
+
+def at_least_by_words(by_all: float, figures: Sequence[float]) -> float:
+    """Limit how far meaning lowers a hit by words.
+
+    A request about a matter (`did I save an article about batteries`) has another meaning than any tool.
+    """
+    return max(by_all, min(chance(WORDS_ALONE, figures[: len(WORDS_ALONE) - 1]), UNSURE))
+
+
+def chance(weights: Sequence[float], figures: Sequence[float]) -> float:
     sum_ = weights[0] + sum(weight * figure for weight, figure in zip(weights[1:], figures, strict=True))
     return MOST / (1 + math.exp(-sum_))
 
