@@ -67,6 +67,30 @@ from pointsman.providers.bm25.values import words_for_values
         ("how much is 7 + 35", ["sum"]),
         ("add 12 apples to the list", []),
         ("what is the time difference between Berlin and Rome", []),
+        ("whats the time in Oslo", ["current"]),
+        ("I want to know what time it is", ["current"]),
+        ("Oslo time", ["current"]),
+        ("response time", []),
+        ("we meet at 3pm in Lima, when is that in Oslo", ["convert"]),
+        ("list the last 10 commits", ["log"]),
+        ("version history", ["log"]),
+        ("squash commits", []),
+        ("what changed since v1.0", ["diff"]),
+        ("what does commit 4f2a9c1 change", ["show", "commit"]),
+        ("put the answer into a file", ["write", "file"]),
+        ("find all csv files", ["search", "files"]),
+        ("the biggest files", ["size"]),
+        ("ls -la", ["list", "directory"]),
+        ("ls", ["list", "directory"]),
+        ("mv a.txt b.txt", ["move", "file"]),
+        ("cat pictures are funny", []),
+        ("what do we know about Ida", ["memory", "search"]),
+        ("do you know what day it is", ["current", "time"]),
+        ("which rules do we have about logging", ["convention", "rule"]),
+        ("change the title in index.html", ["file", "edit"]),
+        ("find settings.json", ["file", "search"]),
+        ("history of main.py", ["file", "commit", "log"]),
+        ("read a.txt and b.txt", ["file", "read", "multiple"]),
         ("and/or 24/7 km/h owner/repository v1.2.3 3.14 e.g. this.", []),
     ],
 )
@@ -78,6 +102,15 @@ def test_who_wants_to_be_rid_of_something_wants_it_deleted() -> None:
     asked = parse("Get rid of the file and throw away something else")
     assert set(asked.tokens.values()) == {"delete", "file", "else"}
     assert asked.kinds == ("removes", "removes")
+
+
+def test_who_logs_in_asks_for_no_log() -> None:
+    assert set(parse("log in to the site, then log out").tokens.values()) == {"login", "site", "logout"}
+    assert "log" in parse("log the error into the file").tokens.values()
+
+
+def test_apostrophes_and_spaces_make_no_difference() -> None:
+    assert parse("what\u2019s  the\ttime in\u00a0Oslo") == parse("what's the time in Oslo")
 
 
 def test_verbs_of_what_is_to_be_undone_count_less() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal
 
-from pointsman.providers.bm25.phrases import ADDING_NUMBERS, NAVIGATING
+from pointsman.providers.bm25.phrases import ADDING_NUMBERS, COMMITS, HISTORY, NAVIGATING
 
 Kind = Literal["reads", "writes", "removes", "undoes"]
 KINDS: tuple[Kind, ...] = ("reads", "writes", "removes", "undoes")
@@ -121,7 +121,7 @@ def kind_of_request(text: str) -> Kind | None:
         return None  # some tools for it say that they act, some that they fetch
     if _TELLING.match(text) or _OPENING.search(text):
         return "writes"
-    if _OPENING_FILE.match(text) or ADDING_NUMBERS.search(text):
+    if _OPENING_FILE.match(text) or any(phrase.search(text) for phrase in (ADDING_NUMBERS, COMMITS, HISTORY)):
         return "reads"
     for place, match in enumerate(_WORD.finditer(text)):
         word = match[0].lower()

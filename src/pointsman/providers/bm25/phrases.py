@@ -12,15 +12,20 @@ MAX_CHARS = 400  # of a step, in which phrases are looked for
 _ASKING = r"^\W*(?:please |can you |could you )?(?:(?:find|get|give|show|tell|send)(?: me| us)? |where is |what is )?"
 
 _CLOCK = re.compile(
-    r"\bwhat(?:'s| is) the (?:time|date)(?: in\b| now\b|\W*$)|\bwhat (?:time|day|date) is it\b"
-    rf"|{_ASKING}(?:the )?(?:local |exact )?time in ",
+    r"\bwhat(?:'?s| is) the (?:time|date)(?: in\b| now\b|\W*$)|\bwhat (?:time|day|date) (?:is it|it is)\b"
+    rf"|{_ASKING}(?:the )?(?:current |local |exact )*time (?:in|for|at) |\bhow late is it\b"
+    r"|^\W*(?-i:[A-Z])\w+ time\W*$",
     re.IGNORECASE,
 )
-_TIME_THERE = re.compile(r"\bwhat time (?:is|was|will)\b|\btime\b[^.?!]{0,30} in\b", re.IGNORECASE)
+_TIME_THERE = re.compile(
+    r"\bwhat time (?:is|was|will)\b|\btime\b[^.?!]{0,30} in\b"
+    r"|\bwhen (?:is|was|will) (?:that|it|this)\b[^.?!]{0,20} in\b",
+    re.IGNORECASE,
+)
 _TIME_HERE = re.compile(r"\b(?:noon|midnight|\d{1,2}[:.]\d\d|\d{1,2} ?(?:[ap]\.?m\b|o['\u2019]?clock))", re.IGNORECASE)
 _TODAY = re.compile(
     r"\b(?:today['\u2019]?s|current|present) date\b|\b(?:day|date) (?:is (?:it )?)?today\b|^\W*(?:the )?date\W*$"
-    r"|\bwhat(?:['\u2019]?s| is) the date(?: in\b| now\b|\W*$)|\bwhat (?:day|date) is it\b",
+    r"|\bwhat(?:['\u2019]?s| is) the date(?: in\b| now\b|\W*$)|\bwhat (?:day|date) (?:is it|it is)\b",
     re.IGNORECASE,
 )
 _USES = re.compile(
@@ -43,9 +48,62 @@ NAVIGATING = re.compile(  # `open a website`; `open a new page` makes one
 _PART = re.compile(
     r"\b(?:chapter|section|part|paragraph) (?:\d{1,4}|[IVX]{1,6}|one|two|three|four|five)\b", re.IGNORECASE
 )
+HISTORY = re.compile(
+    r"\b(?:commits?|git|revision|version) history\b|\bhistory of (?:the |this |our )?(?:repo|branch|commit|project)",
+    re.IGNORECASE,
+)
+COMMITS = re.compile(
+    r"\b(?:recent|last|latest|newest|previous|past|all|list|show|see|view|get|fetch|\d+)(?: [\w-]+){0,3}? commits\b"
+    r"|\bwho (?:committed|(?:made|wrote) (?:the|this|that)(?: \w+)? commit)\b",
+    re.IGNORECASE,
+)
+_DIFF = re.compile(
+    r"\b(?:chang(?:es?|ed)|different|differs?) between\b|\bwhat (?:has |have )?changed since\b"
+    r"|\bcompare (?:(?:two|the|these|those|both|my) ){0,2}(?:branches|commits|revisions)\b",
+    re.IGNORECASE,
+)
+_COMMIT = re.compile(  # one of them
+    r"\bcommit [0-9a-f]{6,40}\b"
+    r"|\b(?:changes?|contents?|diff) (?:of|in) (?:the |this |that |my )?(?:last |latest |previous )?commit\b",
+    re.IGNORECASE,
+)
 _VERSION_CONTROL = re.compile(
     r"\b(?:save|store|put|record|check)\b[^.?!]{1,40} (?:to|in|into|under) (?:version|source) control\b", re.IGNORECASE
 )
+
+_WRITTEN_FILE = re.compile(
+    r"\b(?:save|write|store|put|dump|append)\b[^.?!]{1,60} (?:to|into|in) (?:an?|the|this|my)(?: [\w-]+){0,2} file\b"
+    r"|^\W*(?:please )?(?:create|make) (?:an? |the )?(?:new |empty |text )*file\b",
+    re.IGNORECASE,
+)
+_READ_FILE = re.compile(
+    r"\bwhat (?:was|is|has been) (?:written|stored|saved) in (?:the|this|that|my)(?: [\w-]+){0,2} file\b", re.IGNORECASE
+)
+_FOUND_FILES = re.compile(
+    r"\b(?:find|search for|look for|locate)(?: [\w*.-]+){0,4} (?:files|pdfs|images|photos|videos|spreadsheets)\b",
+    re.IGNORECASE,
+)
+_LARGEST = re.compile(
+    r"\b(?:largest|biggest)(?: \w+){0,2} (?:files?|folders?)\b|\bfiles?(?: \w+){0,3} (?:largest|biggest)\b",
+    re.IGNORECASE,
+)
+_PAGE_SOURCE = re.compile(
+    r"\b(?:html|source|contents?|text) of (?:an?|the|this|that) (?:web ?)?(?:page|site)\b", re.IGNORECASE
+)
+_SHELL: dict[str, tuple[str, ...]] = {
+    "ls": ("list", "directory"),
+    "mkdir": ("create", "directory"),
+    "mv": ("move", "file"),
+    "cp": ("copy", "file"),
+    "rm": ("delete",),
+    "cat": ("read", "file"),
+    "curl": ("fetch", "url"),
+    "wget": ("fetch", "url"),
+}
+_COMMAND = re.compile(rf"\W*({'|'.join(_SHELL)})\s(?!\w+ (?:is|are|was|has)\b)\S|\W*(ls)\W*$")  # `cat pictures`
+
+_LOGGING_IN = re.compile(r"\blog(?:ging|s)?[ -](?:in to|into|in|onto|on to)\b(?! the (?:logs?|file)\b)", re.IGNORECASE)
+_LOGGING_OUT = re.compile(r"\blog(?:ging|s)?[ -](?:out|off)\b", re.IGNORECASE)
 
 IDENTIFIER = r"\b(?:[A-Za-z]+(?:_[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)\b"
 _REFERENCES = re.compile(r"\b(?i:references|refs|calls) (?:to|of) (?=[`'\"]?" + IDENTIFIER + ")")
@@ -55,6 +113,19 @@ _REMEMBERED = re.compile(
     re.IGNORECASE,
 )
 _REMEMBERING = re.compile(r"^\W*(?:please )?(?:remember|memori[sz]e|note down) (?:this|that|these|it)\b", re.IGNORECASE)
+_KNOWN = re.compile(
+    r"^\W*(?:what|whom?) (?:do|did) (?:you|i|we) (?:know|remember|recall)(?: (?:about|of|that|on))?(?=\W+\w)",
+    re.IGNORECASE,
+)
+_FORGOTTEN = re.compile(
+    r"^\W*(?:please )?forget (?:about |everything|all|what|that)(?: (?:about|of|you know about))?(?=\W+\w)",
+    re.IGNORECASE,
+)
+_WANTED_RULES = re.compile(
+    rf"{_ASKING}(?:which|what|the|our|any)(?: are)?(?: \w+){{0,2}} (?:rules|conventions|guidelines)\b"
+    r"[^.?!]{0,40}? (?:about|on|for)\b(?=\W+\w)",
+    re.IGNORECASE,
+)
 _WANTED_CODE = re.compile(
     rf"{_ASKING}(?:the |all |any )?(?:(?:part|place|piece|spot|line)s? (?:of|in) )?(?:the |our )?(?:source )?"
     r"(?:code|function|method|helper|routine)s? (?:that|which|where)\b",
@@ -78,6 +149,18 @@ _WORDS: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
     (_VERSION_CONTROL, ("git", "commit"), True),
     (_REMEMBERED, ("memory", "add"), True),
     (_REMEMBERING, ("memory", "add"), True),
+    (_KNOWN, ("memory", "search"), True),
+    (_FORGOTTEN, ("memory", "delete"), True),
+    (_WANTED_RULES, ("convention", "rule"), False),
+    (HISTORY, ("log",), False),
+    (COMMITS, ("log",), True),
+    (_DIFF, ("diff",), True),
+    (_COMMIT, ("show", "commit"), True),
+    (_WRITTEN_FILE, ("write", "file"), True),
+    (_READ_FILE, ("read", "file"), True),
+    (_FOUND_FILES, ("search", "files"), True),
+    (_LARGEST, ("size",), True),
+    (_PAGE_SOURCE, ("fetch", "url"), True),
 )
 
 
@@ -86,10 +169,12 @@ def words_for_phrases(text: str) -> dict[str, bool]:
 
     The time that one asks for is the current one, and a clock knows the date, too; the time there when it is noon here
     is a converted one. Who asks how large something is asks for its size; where it is used, for its usages in the code;
-    for its reason, why; who adds numbers, for a sum; who opens a website, navigates to a URL.
+    for its reason, why; who adds numbers, for a sum; who opens a website, navigates to a URL; who asks for the last
+    commits, for the log.
     """
     text = text[:MAX_CHARS]
-    found: dict[str, bool] = {}
+    command = _COMMAND.match(text)
+    found = dict.fromkeys(_SHELL[command[1] or command[2]], True) if command else {}
     if _TIME_HERE.search(text) and _TIME_THERE.search(text):
         found["convert"] = True
     elif _CLOCK.search(text):
@@ -100,14 +185,15 @@ def words_for_phrases(text: str) -> dict[str, bool]:
     return found
 
 
-def in_words_of_code(text: str) -> str:
-    """`references to get_user` as `usages of get_user`: of a paper, references are something else."""
-    return _REFERENCES.sub("usages of ", text)
+def in_words_of_tools(text: str) -> str:
+    """`references to get_user` as `usages of get_user`, as a paper has others, and `log in` as `login`."""
+    text = _REFERENCES.sub("usages of ", text)
+    return _LOGGING_OUT.sub("logout", _LOGGING_IN.sub("login", text)) if "log" in text.lower() else text
 
 
 def matter_of(text: str) -> str:
     """The part of a text that says about what, where a phrase before it says all of what is wanted; empty: none."""
-    for phrase in (_WANTED_CODE, _WANTED_USES, _REMEMBERED):
+    for phrase in (_WANTED_CODE, _WANTED_USES, _REMEMBERED, _KNOWN, _FORGOTTEN, _WANTED_RULES):
         if wanted := phrase.match(text[:MAX_CHARS]):
             return text[wanted.end() :]
     return ""

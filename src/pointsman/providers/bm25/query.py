@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pointsman.providers.bm25.actions import LOOKING, Kind, is_of_a_kind, kind_of_request, refers_back, steps
 from pointsman.providers.bm25.pasted import without_pasted
-from pointsman.providers.bm25.phrases import IDENTIFIER, in_words_of_code, matter_of
+from pointsman.providers.bm25.phrases import IDENTIFIER, in_words_of_tools, matter_of
 from pointsman.providers.bm25.values import files_in, without_addresses, words_for_values
 from pointsman.providers.text import STOP_WORDS, calm, has_cjk, in_one_word, sentences, stem, without_cjk, words
 
@@ -23,6 +23,7 @@ PAIR_LENGTH = 0.33  # the length in words of one or two characters of CJK text: 
 
 # A capital inside a sentence: after a space that does not follow the end of another one.
 _NAME = re.compile(r"(?<=[^\s.!?:\"]\s)['\"(]?[A-Z]\w*")
+_SPACES = re.compile(r"[ \t\u00a0]{2,}|[\t\u00a0]")
 _RIDDING = re.compile(r"\bget(?:ting)? rid of\b|\bthrow(?:ing)? (?:away|out)\b", re.IGNORECASE)
 _ROLLING_BACK = re.compile(r"\broll(?:ing)? back\b", re.IGNORECASE)
 _IDENTIFIER = re.compile(IDENTIFIER)
@@ -62,9 +63,8 @@ def parse_all(texts: Sequence[str]) -> list[Query]:
 
 def parse(text: str, room: int = MAX_WORDS) -> Query:
     """Parse a text up to `room` distinct words."""
-    text = in_words_of_code(
-        in_one_word(_ROLLING_BACK.sub("rollback", _RIDDING.sub("delete", without_pasted(text[:MAX_CHARS]))))
-    )
+    text = _plain(without_pasted(text[:MAX_CHARS]))
+    text = in_words_of_tools(in_one_word(_ROLLING_BACK.sub("rollback", _RIDDING.sub("delete", text))))
     whole = _few(sentences(text))
     pieces = _few([step for sentence in whole for step in steps(sentence)])
     tokens: dict[str, str] = {}
@@ -137,6 +137,11 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
         embedded=embedded,
         sentences=said if embedded else (),
     )
+
+
+def _plain(text: str) -> str:
+    """With one kind of apostrophe, and one space between words."""
+    return _SPACES.sub(" ", text.replace("\u2019", "'"))
 
 
 def _few(pieces: list[str]) -> list[str]:

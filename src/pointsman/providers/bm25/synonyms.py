@@ -130,6 +130,8 @@ _RELATED = """
     link relation connection
     person entity
     clock time
+    structure tree
+    scrape fetch
 """
 
 

@@ -24,7 +24,7 @@ _KINDS = {
 }
 _OTHER_FILES = """
     txt md rst csv tsv json yaml yml toml xml html htm xls xlsx ods ppt pptx log ini cfg conf env lock
-    py js ts tsx jsx java c h cpp cs go rs rb php sh sql swift kt ipynb zip tar gz
+    py js ts tsx jsx css scss java c h cpp cs go rs rb php sh sql swift kt lua ipynb tex zip tar gz
 """
 _FOLDER = ("path", "directory")
 _OPENING = frozenset({"open", "read", "cat", "print", "edit"})
@@ -37,7 +37,7 @@ _ASCII_RUN = re.compile(r"[!-~]+")
 _FILE = "\0"
 _ADDRESS = "\1"
 _READING_ADDRESS = re.compile(  # or the address is all there is
-    rf"\b(?:read|fetch|get|load|download|show|view|print|display|summari[sz]e)(?: me)?"
+    rf"\b(?:read|fetch|get|load|download|scrape|show|view|print|display|summari[sz]e)(?: me)?"
     rf"(?: (?:the )?(?:(?:contents?|text) of )?(?:the )?(?:page |url |website |site |link )?(?:at )?)?\s*{_ADDRESS}"
     rf"|^\W*{_ADDRESS}\W*$|\bwhat(?:'s| is) (?:in|at|on) {_ADDRESS}|\bwhat does {_ADDRESS} (?:say|contain)\b",
     re.IGNORECASE,
@@ -48,6 +48,11 @@ _READING = re.compile(
     rf"|\bwhat(?:'s| is) (?:in|inside) {_OF_FILE}|\bwhat does {_OF_FILE} (?:say|contain)\b",
     re.IGNORECASE,
 )
+_EDITING = re.compile(
+    rf"\b(?:replace|change|fix|correct|edit|modify)\b[^.?!]{{0,80}} (?:in|of) {_OF_FILE}", re.IGNORECASE
+)
+_LOOKING_FOR_FILE = re.compile(rf"\b(?:where is|where's|find|locate|look for) {_OF_FILE}", re.IGNORECASE)
+_HISTORY = re.compile(rf"\b(?:history|log|commits) (?:of|for) {_OF_FILE}", re.IGNORECASE)
 _INTO_FILE = re.compile(  # `rename FILE to FILE` writes none
     rf"(?<!{_FILE} )\b(?:in|into|to|as) (?:an? |the )?(?:new )?(?:file )?(?:called |named )?{_FILE}", re.IGNORECASE
 )
@@ -107,7 +112,14 @@ def _done_with_addresses(masked: str) -> dict[str, bool]:
 def _done_with_files(masked: str, text: str) -> dict[str, bool]:
     """What is asked of files, in the words of tools."""
     if _READING.search(masked):
-        return {"file": True, "read": True}
+        several = {"multiple": True} if masked.count(_FILE) > 1 else {}
+        return {"file": True, "read": True} | several
+    if _EDITING.search(masked):
+        return {"file": True, "edit": True}
+    if _LOOKING_FOR_FILE.search(masked):
+        return {"file": True, "search": True}
+    if _HISTORY.search(masked):
+        return {"commit": True, "log": True}
     if SIZE.search(masked):
         return {"size": True}
     writes = _INTO_FILE.search(masked) and kind_of_request(text) == "writes"
