@@ -107,6 +107,24 @@ async def test_a_verb_that_a_tool_shares_says_less_than_the_object_that_it_share
     assert await best("archive the invoice") < await best("approve the report")
 
 
+@pytest.mark.parametrize("embeddings", [False, True], ids=["words", "embeddings"])
+async def test_a_tool_that_removes_something_else_is_doubtful(embeddings: bool) -> None:
+    tools = (
+        ToolDocument("memory:delete", "delete_observations", "memory", "Delete observations from entities", {}),
+        ToolDocument("files:read", "read_file", "files", "Read a file", {}),
+    )
+    provider = BM25SearchProvider(embeddings)
+
+    async def best(query: str) -> float:
+        [hit, *_] = await provider.search(SearchRequest((query,), None, tools, 1))
+        assert hit.tool_key == "memory:delete"
+        return hit.relevance
+
+    assert await best("delete the calendar event") <= UNSURE
+    assert await best("delete the observations of an event") > UNSURE
+    assert await best("delete them") > UNSURE
+
+
 async def test_a_step_that_refers_back_is_served_by_the_server_of_the_step_before() -> None:
     tools = [
         ToolDocument("git:fork", "fork_repository", "git", "Fork a repository", {}),

@@ -296,10 +296,10 @@ class Index:
         words = [self._word(token, corrections, fields) for token in query.tokens if token not in unsaid]
         part = int(by_words.parts[:, row].argmax())
         plain = [word for word in words if word.token not in query.values]
+        objects = [word for word in plain if word.token not in query.acts]
         rarest = self._postings.rarest
         acted = cosine = lead = object_cosine = None
         if by_meaning is not None:
-            objects = [word for word in plain if word.token not in query.acts]
             lacking = 1 - _mean([word.share for word in objects]) if objects else 0
             acted = sum([self._gain(token, row, corrections, query) for token in query.acts]) * lacking / rarest
             nearest = by_meaning.parts[int(by_meaning.parts[:, row].argmax())]
@@ -322,6 +322,9 @@ class Index:
             object_cosine=object_cosine,
             sentence=None if sentence is None else float(sentence.cosines[row]),
             tools=len(self.documents),
+            other_removed=query.kinds[part] == self.documents[row].kind == "removes"
+            and bool(objects)
+            and not any(word.share for word in objects),
         )
 
     def _gain(self, token: str, row: int, corrections: Corrections, query: Query) -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 SMALLEST = 200  # tools
 LEAST_MISSING = 6  # words
 MOST = 0.98  # less than an exact name has
-UNSURE = 0.3  # what words alone are worth at most, where meaning says less; the catalog calls this doubtful
+UNSURE = 0.3  # at most, for what words alone or a verb alone speaks; the catalog calls this doubtful
 
 # Coefficients of the fit: the intercept with the logarithm of `calibrate.PRIOR`, then one for each of `features`.
 WORDS_ALONE = (2.98, -0.99, 1.75, 0.63, 0.05, 0.95, -0.13, 0.63, -0.55, -0.23)
@@ -45,12 +45,14 @@ class Evidence:
     object_cosine: float | None  # between the query's plain words without those verbs and the tool
     sentence: float | None  # between a part of the query and the tool by the sentence encoder, the best
     tools: int  # in the index: among many, a seeming match is more likely by chance
+    other_removed: bool = False  # the request is to remove something that the tool, which removes, does not name
 
 
 def relevance(evidence: Evidence) -> float:
     figures = features(evidence)
     weights = next(each for each in (WORDS_ALONE, WITH_MEANING, WITH_SENTENCES) if len(each) == 1 + len(figures))
-    return at_least_by_words(chance(weights, figures), figures)
+    found = at_least_by_words(chance(weights, figures), figures)
+    return min(found, UNSURE) if evidence.other_removed else found
 
 
 def at_least_by_words(by_all: float, figures: Sequence[float]) -> float:
