@@ -126,6 +126,27 @@ async def test_a_verb_that_tools_share_does_not_make_them_fit(catalogs: dict[boo
     assert len(fitting) <= 6, fitting
 
 
+@both_ways
+async def test_a_request_that_nothing_fits_is_asked_for_in_english_only_if_it_is_not(
+    embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    english = ("what's the weather like in Oslo tomorrow", "tell me a joke", "order a pizza")
+    others = ("prends une capture d'écran de la page", "lies die Datei config.json", "schick Anna eine Nachricht")
+    for ask in (*english, *others):
+        notice = (await catalogs[embeddings].search(ME, [ask], None, 10)).notice or ""
+        assert "No tool seems to fit" in notice, ask
+        assert ("ask again in English" in notice) == (ask in others), ask
+
+
+@both_ways
+async def test_no_plain_request_of_the_golden_sets_is_taken_for_another_language(
+    embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    asks = [*(each.ask for each in asked()), *YAML(typ="safe").load(HERE / "real_unfit.yaml")]
+    found = {ask: (await catalogs[embeddings].search(ME, [ask], None, 10)).notice or "" for ask in asks}
+    assert [ask for ask, notice in found.items() if "English" in notice] == []
+
+
 ALIKE = [
     ("list the branches", "show the branches", "which branches exist", "list branches"),
     (

@@ -64,7 +64,7 @@ def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = No
     ]
     best = {place: round(float(fit.max()), 3) for fit, same in zip(fits, places, strict=True) for place in same}
     ranked = SearchHits(hits, [best[place] for place in range(len(request.queries))])
-    ranked.known_words = any(not query.tokens or index.knows(query) for query in queries)
+    ranked.foreign = max(best.values(), default=0.0) < FITS and index.is_foreign(queries)
     return ranked
 
 
