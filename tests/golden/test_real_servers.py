@@ -147,6 +147,19 @@ async def test_no_plain_request_of_the_golden_sets_is_taken_for_another_language
     assert [ask for ask, notice in found.items() if "English" in notice] == []
 
 
+@both_ways
+async def test_a_request_between_two_pieces_of_a_log_is_found(
+    embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    lines = (
+        f"2026-11-03 10:{n % 60:02}:00 ERROR worker-{n} cannot reach 10.0.0.{n}: connection refused" for n in range(99)
+    )
+    log = "\n".join(lines)[:3_000]
+    query = f"{log}\n\nsave this log to a file\n\n{log}"
+    alone = await catalogs[embeddings].search(ME, ["save this log to a file"], None, 10)
+    assert (await catalogs[embeddings].search(ME, [query], None, 10)).results == alone.results
+
+
 ALIKE = [
     ("list the branches", "show the branches", "which branches exist", "list branches"),
     (
