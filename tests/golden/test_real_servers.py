@@ -160,6 +160,26 @@ async def test_a_request_between_two_pieces_of_a_log_is_found(
     assert (await catalogs[embeddings].search(ME, [query], None, 10)).results == alone.results
 
 
+@both_ways
+@pytest.mark.parametrize(
+    ("query", "context"),
+    [
+        ("compare them", "two git branches"),
+        ("read it", "a text file"),
+        ("list them", "github issues"),
+        ("log", "slack"),
+    ],
+)
+async def test_the_order_follows_the_relevance_also_with_a_context(
+    query: str, context: str, embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    results = (await catalogs[embeddings].search(ME, [query], context, 10)).results
+    shown = [result.relevance for result in results]
+    assert shown == sorted(shown, reverse=True)
+    alone = (await catalogs[embeddings].search(ME, [query], None, 10)).results
+    assert shown[0] <= max(0.3, alone[0].relevance)  # a context makes nothing fit
+
+
 ALIKE = [
     ("list the branches", "show the branches", "which branches exist", "list branches"),
     (
