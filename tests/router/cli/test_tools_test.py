@@ -133,7 +133,7 @@ async def test_other_searches_are_compared_and_one_that_does_not_answer_is_told(
             assert "`cloud` did not answer 1 request" in second.stderr
             encoder = await run(tmp_path, "tools", "test", "--provider", "bm25+static+minilm")
             installed = semantic_is_installed()
-            assert (encoder.code, "'pointsman[semantic]'" in encoder.stderr) == (
+            assert (encoder.code, "'pointsman[semantic]' (in a checkout: make semantic)" in encoder.stderr) == (
                 0 if installed else 2,
                 not installed,
             )
