@@ -337,14 +337,13 @@ async def test_doubtful_results_are_shown_with_a_notice() -> None:
     assert "notice" not in render_answer(await found(SearchHit("one:t0", 0.33), tools=[definition("t0")]))
 
 
-def test_an_empty_query_and_words_that_no_tool_has_get_sentences_of_their_own() -> None:
+def test_an_empty_query_and_one_in_another_language_get_sentences_of_their_own() -> None:
     nothing = SearchHits([], [0.0])
     assert fit_notice((), nothing, ["file"]) == NOTHING_FITS
     assert fit_notice((), nothing, ["", " \n"]) == "The query is empty. Say in a few words what should be done."
-    nothing.known_words = False
+    nothing.foreign = True
     assert "ask again in English" in (fit_notice((), nothing, ["wetter in berlin morgen"]) or "")
     assert fit_notice((), nothing, ["天気"], in_script=False) == NOTHING_FITS  # another notice says so
-    assert fit_notice((), nothing, ["123"]) == NOTHING_FITS
 
 
 async def test_a_request_is_in_another_script_by_its_own_words_and_those_of_the_whole_catalog() -> None:

@@ -126,6 +126,60 @@ async def test_a_verb_that_tools_share_does_not_make_them_fit(catalogs: dict[boo
     assert len(fitting) <= 6, fitting
 
 
+@both_ways
+async def test_a_request_that_nothing_fits_is_asked_for_in_english_only_if_it_is_not(
+    embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    english = ("what's the weather like in Oslo tomorrow", "tell me a joke", "order a pizza")
+    others = ("prends une capture d'écran de la page", "lies die Datei config.json", "schick Anna eine Nachricht")
+    for ask in (*english, *others):
+        notice = (await catalogs[embeddings].search(ME, [ask], None, 10)).notice or ""
+        assert "No tool seems to fit" in notice, ask
+        assert ("ask again in English" in notice) == (ask in others), ask
+
+
+@both_ways
+async def test_no_plain_request_of_the_golden_sets_is_taken_for_another_language(
+    embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    asks = [*(each.ask for each in asked()), *YAML(typ="safe").load(HERE / "real_unfit.yaml")]
+    found = {ask: (await catalogs[embeddings].search(ME, [ask], None, 10)).notice or "" for ask in asks}
+    assert [ask for ask, notice in found.items() if "English" in notice] == []
+
+
+@both_ways
+async def test_a_request_between_two_pieces_of_a_log_is_found(
+    embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    lines = (
+        f"2026-11-03 10:{n % 60:02}:00 ERROR worker-{n} cannot reach 10.0.0.{n}: connection refused" for n in range(99)
+    )
+    log = "\n".join(lines)[:3_000]
+    query = f"{log}\n\nsave this log to a file\n\n{log}"
+    alone = await catalogs[embeddings].search(ME, ["save this log to a file"], None, 10)
+    assert (await catalogs[embeddings].search(ME, [query], None, 10)).results == alone.results
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("query", "context"),
+    [
+        ("compare them", "two git branches"),
+        ("read it", "a text file"),
+        ("list them", "github issues"),
+        ("log", "slack"),
+    ],
+)
+async def test_the_order_follows_the_relevance_also_with_a_context(
+    query: str, context: str, embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    results = (await catalogs[embeddings].search(ME, [query], context, 10)).results
+    shown = [result.relevance for result in results]
+    assert shown == sorted(shown, reverse=True)
+    alone = (await catalogs[embeddings].search(ME, [query], None, 10)).results
+    assert shown[0] <= max(0.3, alone[0].relevance)  # a context makes nothing fit
+
+
 ALIKE = [
     ("list the branches", "show the branches", "which branches exist", "list branches"),
     (

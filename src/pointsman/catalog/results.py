@@ -38,7 +38,7 @@ UsageFigures = Callable[[str | None, Sequence[str]], Mapping[str, float]]
 NOTHING_FITS = "No tool seems to fit. Try other words, with one query for each step of the task."
 SAY_WHAT = "Of a long text, such as a log, say in one sentence what should be done with it."
 EMPTY_QUERY = "The query is empty. Say in a few words what should be done."
-NO_KNOWN_WORD = "Apart from names, no tool has any of these words: if they are not English, ask again in English."
+NOT_ENGLISH = "Most of these words seem not to be English: ask again in English."
 NO_TOOLS = "There are no tools that you can use here"
 MAX_NAMED_SERVERS = 20  # in one sentence, for the model reads it with every answer
 MAX_NAMED_PROJECTS = 10
@@ -246,17 +246,16 @@ def fit_notice(
 ) -> str | None:
     """The notice if nothing fits, or nothing fits one of several queries, or what fits it had no room.
 
-    `in_script`: the queries are in the script of the tools, so that their words may be known.
+    `in_script`: the queries are in the script of the tools; if not, another notice asks for English.
     """
     queries = len(asked)
     if not any(query.strip() for query in asked):
         return EMPTY_QUERY
     fitting = [result for result in results if result.relevance >= DOUBTFUL]
     if not fitting:
-        has_letters = any(map(str.isalpha, chain.from_iterable(asked)))
-        unknown = in_script and has_letters and isinstance(hits, SearchHits) and not hits.known_words
+        foreign = in_script and isinstance(hits, SearchHits) and hits.foreign
         is_long = any(len(query) > LONG_QUERY for query in asked)
-        return " ".join((NOTHING_FITS, *([NO_KNOWN_WORD] if unknown else ()), *([SAY_WHAT] if is_long else ())))
+        return " ".join((NOTHING_FITS, *([NOT_ENGLISH] if foreign else ()), *([SAY_WHAT] if is_long else ())))
     if queries == 1:
         return None
     shown = {index for result in fitting for index in result.intents}

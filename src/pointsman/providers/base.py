@@ -45,7 +45,7 @@ class SearchHits(list[SearchHit]):
     def __init__(self, hits: Iterable[SearchHit], best_by_query: Sequence[float], ranked_by: str | None = None) -> None:
         super().__init__(hits)
         self.best_by_query = tuple(best_by_query)
-        self.known_words = True  # False: no tool has any word of the queries, nor a synonym of one
+        self.foreign = False  # True: nothing fits, and most words are neither English nor the tools'
         self.ranked_by = ranked_by  # as `SearchProvider.name`, if a provider ranks in more than one way
 
 

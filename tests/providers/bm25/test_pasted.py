@@ -73,6 +73,56 @@ def test_next_to_machine_text_a_line_or_a_phrase_is_enough(block: str) -> None:
     assert len(asked) < 100
 
 
+MACHINE_TEXTS = [LOG, WORDY_LOG, TRACE, TEST_RUN, HISTORY, TABLE]
+
+
+@pytest.mark.parametrize("block", MACHINE_TEXTS, ids=range(6))
+@pytest.mark.parametrize("request_", ["save this log to a file", "What time is it in Tokyo?"])
+def test_a_paragraph_that_asks_between_two_blocks_of_machine_text_decides(request_: str, block: str) -> None:
+    for before, after in ((block, block), (LOG, block), (block, TABLE), (f"The log of last night:\n\n{block}", LOG)):
+        assert without_pasted(f"{before}\n\n{request_}\n\n{after}") == request_
+        assert without_pasted(f"{before}\n \n\n{request_}\n\t\n{after}\n\n") == request_
+        assert without_pasted(f"{before[:3_000]}\r\n\r\n{request_}\r\n\r\n{after}") == request_
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{LOG}\n\nsave this log to a file\n\n{LOG}\n\nfind the ticket of the failure\n\n{LOG}",  # two
+        f"{LOG}\n\nthe worker has ended\n\n{LOG}",  # asks for nothing
+        f"{LOG}\n\ndo it\n\n{LOG}",
+        f"{LOG}\n\n- save this log to a file\n\n{LOG}",
+        f"{LOG}\n\n    save this log to a file\n\n{LOG}",  # part of the block
+        f"{LOG}\n\nsave this log to a file {'and this one ' * 40}\n\n{LOG}",
+        f"{PROSE}\n\nsave this log to a file\n\n{PROSE}",
+        f"2026-01-01 10:00:00 ERROR\n\nsave this log to a file\n\n{LOG[:150]}",
+    ],
+    ids=range(8),
+)
+def test_other_paragraphs_between_blocks_do_not(text: str) -> None:
+    assert without_pasted(text) == text
+
+
+LONG_TEXTS = {
+    **{
+        piece: piece * (20_000 // len(piece))
+        for piece in ("a\n\n", "save a\n\n", "2026 x: y\n\n", "\n \t", "\n\n", "save ")
+    },
+    "asking": "please save a log to a file\n\n" * 700,
+    "asking once": "ERROR 12 34\n\n" * 700 + "save the log to a file\n\n" + "ERROR 12 34\n\n" * 700,
+    "words": "\n\n".join(f"the log of {chr(97 + n % 26)} has ended" for n in range(700)),
+    "long paragraphs": "\n\n".join(["the log of the night has ended and so on " * 7] * 70),
+}
+
+
+@pytest.mark.parametrize("text", LONG_TEXTS.values(), ids=LONG_TEXTS)
+def test_a_long_text_of_paragraphs_costs_little(text: str) -> None:
+    for block in (LOG, ""):
+        began = time.process_time()
+        without_pasted(f"{block}\n\n{text}\n\n{block}")
+        assert time.process_time() - began < 1  # against hanging; it takes some milliseconds
+
+
 def test_a_long_text_without_a_request_costs_little() -> None:
     for text in (LOG * 10, "a\n\n" * 4_000, "```\n" * 4_000, "a: b\n" * 4_000, " \n" * 8_000, "please " * 2_000 + "\n"):
         began = time.process_time()

@@ -54,6 +54,13 @@ def test_what_only_the_context_found_serves_no_query() -> None:
     assert (hit.row, hit.relevance, hit.intents) == (2, 0.3, ())
 
 
+def test_what_the_context_moves_up_has_the_relevance_of_what_it_passes() -> None:
+    fit, context = np.array([0.3, 0.2, 0.25, 0.1]), np.array([0, 0.9, 0, 0.1])
+    for most in (2, 4):
+        fused = fuse([fit], context, most)
+        assert [(hit.row, hit.relevance) for hit in fused] == [(1, 0.3), (0, 0.3), (2, 0.25), (3, 0.1)][:most]
+
+
 def test_of_equals_the_first_comes_first() -> None:
     assert [hit.row for hit in fuse([np.full(100, 0.5)], np.zeros(100), 3)] == [0, 1, 2]
 

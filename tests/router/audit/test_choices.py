@@ -18,10 +18,15 @@ class Told:
         self._log: AuditLog = open_log(state_dir, wall=self.clock)
 
     def discovers(
-        self, *queries: str, token: str = "laptop", project: str | None = "research", results: int | None = 5
+        self,
+        *queries: str,
+        token: str = "laptop",
+        project: str | None = "research",
+        results: int | None = 5,
+        ok: bool = True,
     ) -> None:
         with self._log.begin(request(token=token, project=project), "discovery", queries=queries) as record:
-            record.finish("ok", results=results)
+            record.finish("ok" if ok else "error", results=results)
 
     def calls(self, tool_key: str, *, ok: bool = True, token: str = "laptop", project: str | None = "research") -> None:
         with self._log.begin(request(token=token, project=project), "execute", tool_key=tool_key) as record:
@@ -58,12 +63,30 @@ def test_a_call_counts_for_the_latest_discovery_before_it_and_for_no_earlier_one
     }
 
 
-def test_a_discovery_that_listed_nothing_cannot_have_led_to_a_call(tmp_path: Path) -> None:
+def test_a_discovery_whose_results_were_not_recorded_counts(tmp_path: Path) -> None:
     told = Told(tmp_path)
-    told.discovers("read a file", results=None)  # not recorded
-    told.discovers("xyzzy", results=0)
+    told.discovers("read a file", results=None)
     told.calls("files:read")
     assert told.choices() == {("read a file",): ["files:read"]}
+
+
+def test_a_discovery_that_listed_nothing_is_skipped_and_ends_the_one_before(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.discovers("save this log to a file")
+    told.calls("files:write")
+    told.discovers("send a message", token="phone")
+    told.discovers("order a pizza", results=0)
+    told.calls("time:get_current_time")
+    told.calls("mail:send", token="phone")
+    assert told.choices() == {("save this log to a file",): ["files:write"], ("send a message",): ["mail:send"]}
+
+
+def test_a_discovery_that_was_refused_ends_the_one_before(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.discovers("save this log to a file")
+    told.discovers("what time is it", ok=False)
+    told.calls("time:get_current_time")
+    assert told.choices() == {}
 
 
 def test_a_request_that_the_audit_keeps_only_in_part_is_marked(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ async def test_kept_requests_that_find_their_tools_pass_and_others_fail(shop: Sh
     assert "1 request of 4 missed" in failed.stderr
     assert "No server has the tool `shop:vanish`, which is expected." in failed.stderr
     assert failed.stderr.count("No server has") == 1
+    assert "Did you mean" not in failed.stderr
     piped = await run(tmp_path, "tools", "test", "-", "--json", stdin=KEPT)
     assert (piped.code, len(piped.json["cases"])) == (0, 3)
     broken = await run(tmp_path, "tools", "test", "-", stdin="- {query: x}")
@@ -60,6 +61,13 @@ async def test_a_file_with_mistakes_is_refused_with_the_entry_and_an_example(sho
         file.write_text(text)
         refused = await run(tmp_path, "tools", "test", str(file))
         assert (refused.code, said in refused.stderr) == (2, True), refused.stderr[:500]
+    file.write_text("- {query: x}\n- {expected: a:b}\n- {query: paint, expected: shop}\n")
+    several = await run(tmp_path, "tools", "test", str(file))
+    assert (several.code, several.stderr.count("mine.yaml: entry"), several.stderr.count("- {query:")) == (2, 3, 1)
+    file.write_text("- {query: paint an object, expected: [shop:piant, nowhere:paint]}")
+    misspelt = await run(tmp_path, "tools", "test", str(file))
+    assert "No server has the tool `shop:piant`, which is expected. Did you mean `shop:paint`?\n" in misspelt.stderr
+    assert "No server has the tool `nowhere:paint`, which is expected.\n" in misspelt.stderr
     file.write_text("[]")
     empty = await run(tmp_path, "tools", "test", str(file))
     assert (empty.code, empty.stdout, "has no requests yet" in empty.stderr) == (0, "", True)
@@ -125,7 +133,7 @@ async def test_other_searches_are_compared_and_one_that_does_not_answer_is_told(
             assert "`cloud` did not answer 1 request" in second.stderr
             encoder = await run(tmp_path, "tools", "test", "--provider", "bm25+static+minilm")
             installed = semantic_is_installed()
-            assert (encoder.code, "'pointsman[semantic]'" in encoder.stderr) == (
+            assert (encoder.code, "'pointsman[semantic]' (in a checkout: make semantic)" in encoder.stderr) == (
                 0 if installed else 2,
                 not installed,
             )

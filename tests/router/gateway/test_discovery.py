@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from pointsman.router.audit.query import Filter, read_calls
 from pointsman.router.gateway.meta_tools import TOOLS
 from tests.gateway_process import gateway_process
 from tests.router.conftest import Shop, from_file, workshop
@@ -74,6 +75,15 @@ async def test_several_queries_have_three_results_each_and_the_best_of_each_firs
         served = [hit for hit in results if index in hit["intents"]]
         assert len(served) >= 3
         assert next(hit["toolName"] for hit in served if hit["intents"][0] == index) == f"read_{noun}"  # fits it best
+
+
+async def test_a_string_with_a_json_list_is_searched_and_recorded_as_the_list(shop: Shop) -> None:
+    given = {"query": '["paint something", "fold a sheet"]', "maxResults": "2"}
+    answer = (await shop.call("tool_discovery", given)).json()["result"]["structuredContent"]
+    assert len(answer["results"]) == 2
+    assert answer["results"][0]["intents"] == [0]
+    rows = [intent for intent, _ in read_calls(shop.gateway.state_dir, Filter()) if intent.kind == "discovery"]
+    assert rows[-1].queries == ["paint something", "fold a sheet"]
 
 
 async def test_a_tool_asked_for_by_name_comes_first(tmp_path: Path) -> None:

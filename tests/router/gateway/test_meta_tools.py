@@ -1,5 +1,7 @@
 """The two tools' own arguments: what is taken, and what is said of the rest."""
 
+import json
+
 import jsonschema_rs
 import pytest
 
@@ -30,6 +32,17 @@ def test_there_are_two_tools_and_their_schemas_are_sound() -> None:
         ({"query": [*"abcdefgabc"]}, DiscoveryArguments(tuple("abcdefgabc"), None, 21, 3, None)),
         ({"query": ["a b", " a  b"]}, DiscoveryArguments(("a b",), None, 10, 3, None)),
         ({"query": [*_NUMBERS]}, DiscoveryArguments(_NUMBERS, None, 100, 3, None)),
+        ({"query": '["a", "b"]'}, DiscoveryArguments(("a", "b"), None, 10, 3, None)),
+        ({"query": '\n["a"]\n'}, DiscoveryArguments(("a",), None, 10, 3, None)),
+        ({"query": "[ERROR] a"}, DiscoveryArguments(("[ERROR] a",), None, 10, 3, None)),
+        ({"query": "[ERROR]"}, DiscoveryArguments(("[ERROR]",), None, 10, 3, None)),
+        ({"query": "[404]"}, DiscoveryArguments(("[404]",), None, 10, 3, None)),
+        ({"query": '["a", 1]'}, DiscoveryArguments(('["a", 1]',), None, 10, 3, None)),
+        ({"query": ['["a", "b"]', "c"]}, DiscoveryArguments(('["a", "b"]', "c"), None, 10, 3, None)),
+        ({"query": "[" * 5000 + "]" * 2000}, DiscoveryArguments(("[" * 5000 + "]" * 2000,), None, 10, 3, None)),
+        ({"query": '["\ud800"]'}, DiscoveryArguments(('["\ud800"]',), None, 10, 3, None)),
+        ({"query": ["a"], "maxResults": "3"}, DiscoveryArguments(("a",), None, 3, 1, None)),
+        ({"query": ["a"], "maxResults": " 100 "}, DiscoveryArguments(("a",), None, 100, 1, None)),
     ],
 )
 def test_discovery_takes(given: Json, read: DiscoveryArguments) -> None:
@@ -69,7 +82,17 @@ def test_the_notice_about_many_long_texts_is_short() -> None:
         ({"query": ["a"], "maxResults": 0}, "`maxResults`"),
         ({"query": ["a"], "maxResults": 101}, "`maxResults`"),
         ({"query": ["a"], "maxResults": True}, "`maxResults`"),
-        ({"query": ["a"], "maxResults": "3"}, "`maxResults`"),
+        ({"query": "[]"}, "`query`"),
+        ({"query": json.dumps(["a"] * (MAX_QUERIES + 1))}, str(MAX_QUERIES)),
+        ({"query": ["a"], "maxResults": "0"}, "`maxResults`"),
+        ({"query": ["a"], "maxResults": "101"}, "`maxResults`"),
+        ({"query": ["a"], "maxResults": "9" * 10_000}, "`maxResults`"),
+        ({"query": ["a"], "maxResults": ""}, "`maxResults`"),
+        ({"query": ["a"], "maxResults": "3.5"}, "`maxResults`"),
+        ({"query": ["a"], "maxResults": "-3"}, "`maxResults`"),
+        ({"query": ["a"], "maxResults": "\u0665"}, "`maxResults`"),
+        ({"query": ["a"], "maxResults": "many"}, "`maxResults`"),
+        ({"query": ["a"], "maxResults": ["3"]}, "`maxResults`"),
         ({"query": ["a"], "limit": 3}, "`limit`"),
     ],
 )

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.router.owner.search.kept_cases import MAX_BYTES, Case, KeptCasesError, keep, read_kept, read_text
+from pointsman.router.owner.search.kept_cases import (
+    EXAMPLE,
+    MAX_BYTES,
+    Case,
+    KeptCasesError,
+    keep,
+    read_kept,
+    read_text,
+)
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 QUERIES = TEXTS.filter(lambda text: bool(text.strip()))
@@ -77,6 +85,33 @@ def test_a_mistake_is_told_with_its_entry_its_line_and_what_is_right(text: str, 
         read_text(text, Path("mine.yaml"), projects=["attic", "sales"])
     assert said in str(refused.value)
     assert "unicode string" not in str(refused.value)
+
+
+def test_all_mistakes_of_a_file_are_told_at_once_up_to_ten() -> None:
+    wrong = (
+        "- {query: x, expected: a:b}",
+        "- {query: '', worst_rank: 0, zzz: 1}",
+        "# a comment",
+        "- {query: x, expected: ab}",
+    )
+    with pytest.raises(KeptCasesError) as refused:
+        read_text("\n".join(wrong), Path("mine.yaml"))
+    assert refused.value.lines == (
+        "mine.yaml: entry 2, line 2: there is no key `zzz`; the keys are `query`, `context`, `project`, `expected`, "
+        "`worst_rank`.",
+        "mine.yaml: entry 2, line 2: `expected` is missing.",
+        "mine.yaml: entry 2, line 2: `worst_rank` must be a whole number from 1 to 100.",
+        "mine.yaml: entry 2, line 2: `query` is empty. Write what a model would ask for.",
+        "mine.yaml: entry 3, line 4: `ab` is no tool key: write `server:tool`, as `pointsman tools list` does.",
+        "An entry is, for example:",
+        f"  {EXAMPLE}",
+    )
+    for count, more in ((10, None), (11, "And 1 more mistake."), (300, "And 290 more mistakes.")):
+        with pytest.raises(KeptCasesError) as refused:
+            read_text("- {query: x}\n" * count, Path("mine.yaml"))
+        told = refused.value.lines[:-2]
+        assert told[9] == "mine.yaml: entry 10, line 10: `expected` is missing."
+        assert list(told[10:]) == ([more] if more else [])
 
 
 @pytest.mark.parametrize("text", ["[]", "# later\n"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.bm25.actions import KINDS, Kind
 from pointsman.providers.bm25.documents import IN_DESCRIPTION, Prepared, Vocabulary
+from pointsman.providers.bm25.language import is_english_catalog, is_foreign
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
 from pointsman.providers.bm25.postings import Floats, Postings
 from pointsman.providers.bm25.query import FAINT_WEIGHT, PAIR_LENGTH, Query
@@ -174,21 +175,17 @@ class Index:
         evidence = self._evidence(query, corrections, best, by_words, by_meaning, sentence)
         return Scored(scores, best, evidence, meant)
 
-    def knows(self, query: Query) -> bool:
-        """Whether a tool has a word of the query or a synonym of one.
+    def is_foreign(self, queries: Iterable[Query]) -> bool:
+        """Whether queries are neither in English nor in the words of the tools; False if these are not English."""
+        return self._is_english and is_foreign([text for query in queries for text in query.texts], self._means)
 
-        Numbers do not count, and what is written as a name counts if the name of a tool has it: `Commits` does in
-        `letzte Commits`, where `Berlin` is the example of a description.
-        """
-        plain = any(
-            self._number(other) is not None
-            for token in query.tokens.keys() - query.values
-            for other in (token, *synonyms_of(token))
-        )
-        if plain:
-            return True
-        numbers = [number for token in query.names if (number := self._number(token)) is not None]
-        return any(map(self._name_coverage.has, numbers))
+    @cached_property
+    def _is_english(self) -> bool:
+        return is_english_catalog(self._own_words())
+
+    def _means(self, token: str) -> bool:
+        """Whether a tool has a token or a synonym of it."""
+        return self._has(token) or any(map(self._has, synonyms_of(token)))
 
     def _match_words(self, query: Query, corrections: Corrections) -> Match[Floats]:
         """The part of BM25Plus that depends on the query."""
@@ -245,17 +242,19 @@ class Index:
         """For each token that no tool has, nor a synonym of it, the words of the tools that are spelt alike, or else
         the words that mean the same as one of these.
         """
-        unknown = [token for token in query.tokens if self._number(token) is None]
-        unknown = [
-            token for token in unknown if not any(self._number(other) is not None for other in synonyms_of(token))
-        ]
+        unknown = [token for token in query.tokens if not self._means(token)]
         words = {token: query.tokens[token] for token in unknown[:MAX_CORRECTED]}
         return {token: found for token, word in words.items() if (found := self._spelling.stand_ins(word))}
 
     @cached_property
     def _spelling(self) -> Spelling:
-        own = (word for word, number in self.vocabulary.words().items() if number in self._postings.idf)
-        return Spelling(own, [word for word, same in words_with_same().items() if any(map(self._has, same))])
+        return Spelling(
+            self._own_words(), [word for word, same in words_with_same().items() if any(map(self._has, same))]
+        )
+
+    def _own_words(self) -> Iterator[str]:
+        """The words of the tools, as they are written."""
+        return (word for word, number in self.vocabulary.words().items() if number in self._postings.idf)
 
     def _has(self, token: str) -> bool:
         return self._number(token) is not None

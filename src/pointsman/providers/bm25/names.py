@@ -76,10 +76,6 @@ class NameCoverage:
         self._rows = rows[order]
         self._shares: Floats = shares[order]
 
-    def has(self, word: int) -> bool:
-        """Whether a tool's name has a word."""
-        return len(self._rows[self._span(word)]) > 0
-
     def of(self, query: Iterable[int]) -> Floats:
         """From 0 to 1 for each tool; rare words count more."""
         covered = np.zeros(self._size)

@@ -1,12 +1,13 @@
 """Tells the request in a text from a pasted block, such as a log, which would outvote it.
 
-By structure: a request is a short line or paragraph before or after a much longer block, whatever that is.
+By structure: a request is a short line or paragraph before or after a much longer block, whatever that is, or the only
+paragraph that asks between two blocks of machine text.
 """
 
 from __future__ import annotations
 
 import re
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from pointsman.providers.bm25.actions import begins_with_verb, kind_of_request
@@ -22,7 +23,11 @@ MACHINE_SHARE = 0.12  # of marks and digits in logs, traces, code and tables; pr
 MANY_LINES = 8
 ALIKE = 4  # lines for each first word
 MAX_PLACES = 8  # lines with which the request may end
+MAX_BREAKS = 1_000  # between paragraphs that are looked at
+MAX_PARAGRAPHS = 50  # of words that may ask for something
 
+_LEAST_ASKED_CHARS = 5
+_BLANK_LINES = re.compile(r"\n[ \t\r]*\n(?:[ \t\r]*\n)*")
 _BREAK = re.compile(r"\n(?:[ \t]*\n)*")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 _LISTED = re.compile(r"\s*(?:[-*\u2022]|\d{1,2}[.)])\s")
@@ -51,6 +56,8 @@ def without_pasted(text: str) -> str:
     if head and tail and not _asks(head.text) and not _is_machine_text(tail.text):
         return f"{head.text}\n{tail.text}"  # `this is the log:`, and what should be done with it
     found = min(filter(None, (head, tail)), key=_unlike_request, default=None)
+    if (found is None or _is_machine_text(found.text) or not _asks(found.text)) and (asked := _between(text)):
+        return asked
     return found.text if found else text
 
 
@@ -91,6 +98,34 @@ def _last(text: str) -> _Asked | None:
         if not tail[0].isspace() and _is_request(tail, block, place) and _is_pasted(block, tail):
             return _Asked(tail, _parts(place))
     return None
+
+
+def _between(text: str) -> str | None:
+    """The only paragraph that asks for something, if there is machine text before and after it."""
+    breaks = list(islice(_BLANK_LINES.finditer(text), MAX_BREAKS))
+    asking: list[tuple[str, int, int]] = []
+    tried = 0
+    for before, after in pairwise(breaks):
+        start, end = before.end(), after.start()
+        if not _LEAST_ASKED_CHARS <= end - start <= MAX_ASKED_CHARS or not text[start].isalpha():
+            continue
+        asked = text[start:end].rstrip()
+        if " " not in asked or _is_machine_text(asked):
+            continue
+        tried += 1
+        if tried > MAX_PARAGRAPHS:  # of words: this is prose, not a log
+            return None
+        if _asks(asked) and _says_what(asked):
+            asking.append((asked, start, end))
+    if len(asking) != 1:
+        return None
+    [(asked, start, end)] = asking
+    return asked if _is_block(text[:start], asked) and _is_block(text[end:], asked) else None
+
+
+def _is_block(text: str, asked: str) -> bool:
+    """Whether a text is machine text, long enough to outvote a request."""
+    return len(text) >= max(MIN_PASTED_CHARS, MIN_RATIO * len(asked)) and _is_machine_text(text)
 
 
 def _unlike_request(asked: _Asked) -> tuple[bool, bool, bool]:

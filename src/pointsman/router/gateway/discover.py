@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from pointsman.catalog.answer import render_answer
 from pointsman.catalog.service import ToolCatalogService
+from pointsman.core import wire
 from pointsman.core.errors import GatewayError, InvalidArgumentsError
 from pointsman.core.model import Json
 from pointsman.core.seams import FrontRequest
@@ -29,6 +31,8 @@ from pointsman.router.gateway.results import failure, structured
 from pointsman.router.observe.usage import UsageMemory
 
 MAX_NAMED = 3  # queries that were cut
+
+_WHOLE = re.compile(r"\s*[0-9]{1,3}\s*")
 
 
 async def discover(
@@ -65,9 +69,7 @@ async def _search(
 
 def _recorded_queries(given: Json) -> list[str] | None:
     """Return the queries for the audit, before they are validated: a refused request has a row, too."""
-    queries = given.get("query")
-    if isinstance(queries, str):
-        return [queries]
+    queries = _listed(given.get("query"))
     return [query for query in queries if isinstance(query, str)] if isinstance(queries, list) else None
 
 
@@ -95,13 +97,26 @@ def read_discovery(given: Json) -> DiscoveryArguments:
 
 
 def _queries(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):  # models often send one query bare
-        value = [value]
+    value = _listed(value)
     if not isinstance(value, list) or not value or not all(isinstance(query, str) for query in value):
         raise InvalidArgumentsError('`query` must be a list of one or more strings, such as ["read a file"].')
     if len(value) > MAX_QUERIES:
         raise InvalidArgumentsError(f"`query` holds {len(value)} queries; at most {MAX_QUERIES} are taken at once.")
     return tuple(value)
+
+
+def _listed(value: Any) -> Any:
+    """The list that a string stands for: models often send one query bare, or the list as JSON."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if not (text.startswith("[") and text.endswith("]")):
+        return [value]
+    try:
+        inside = wire.decode(text.encode())
+    except (wire.InvalidJsonError, UnicodeEncodeError):
+        return [value]
+    return inside if all(isinstance(query, str) for query in inside) else [value]
 
 
 def _cut(text: str) -> str:
@@ -131,7 +146,7 @@ def _context(value: Any) -> str | None:
 
 
 def _max_results(value: Any) -> int:
-    if isinstance(value, float) and value.is_integer():
+    if (isinstance(value, float) and value.is_integer()) or (isinstance(value, str) and _WHOLE.fullmatch(value)):
         value = int(value)
     if type(value) is not int or not 1 <= value <= MAX_RESULTS:
         raise InvalidArgumentsError(f"`maxResults` must be a whole number from 1 to {MAX_RESULTS}.")

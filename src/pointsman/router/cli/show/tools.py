@@ -164,14 +164,14 @@ def test_search(
         raise ConfigCommandError("-n needs --audit: the requests of a file are all ranked.")
     earlier = replay.read_earlier(before) if before is not None else None
     cases = _audited(state_dir, since_ms, count) if audit else _kept(file, state_dir)
-    unknown: set[str] = set()
+    unknown: dict[str, str | None] = {}  # expected tools that no server has, with the nearest that there is
     with progress(f"Ranking {plural(len(cases), 'request')} ..."):
         for start in range(0, len(cases), BATCH):
             batch = cases[start : start + BATCH]
             asked = {"cases": [case.asked() for case in batch], "providers": list(dict.fromkeys(providers))}
             answer = ask_gateway(state_dir, "replay", timeout_s=REPLAY_S, **asked)
             add_ranks(batch, answer["cases"], answer.get("away"))
-            unknown |= set(answer.get("unknown", ()))
+            unknown |= {key: answer.get("nearest", {}).get(key) for key in answer.get("unknown", ())}
     if earlier is not None:
         replay.add_earlier(cases, earlier)
     if as_json:
@@ -179,8 +179,9 @@ def test_search(
         print_json({"cases": [case.shown() for case in cases], "summary": summary, "unknown": sorted(unknown)})
     elif cases:
         _print_replay(cases, audit)
-    for key in sorted(unknown)[: replay.MAX_CHANGES]:
-        note(f"No server has the tool `{escaped(key)}`, which is expected.")
+    for key, near in sorted(unknown.items())[: replay.MAX_CHANGES]:
+        step = f" Did you mean `{escaped(near)}`?" if near else ""
+        note(f"No server has the tool `{escaped(key)}`, which is expected.{step}")
     missed = sum(case.missed for case in cases)
     if missed:
         note(f"{plural(missed, 'request')} of {len(cases)} missed.")

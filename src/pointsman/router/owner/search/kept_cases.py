@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ STDIN = "-"
 MAX_BYTES = 1 << 20
 WORST_RANK = 100
 MAX_NAMED = 10  # projects, in one sentence
+MAX_TOLD = 10  # mistakes
 _MAX_DEPTH = 100  # of ruamel.yaml
 NOW = "now"
 _KEYS = ("query", "context", "project", "expected", "worst_rank")
@@ -85,10 +86,6 @@ class Case:
         return f"- {{{', '.join(f'{key}: {_yaml(value)}' for key, value in pairs)}}}"
 
 
-class _EntryError(Exception):
-    """An entry is wrong; where it is, is known above."""
-
-
 def read_kept(path: Path, projects: Collection[str] | None = None) -> list[Case]:
     """`projects` are those that entries may name; None: any. `-` reads standard input. Raises KeptCasesError."""
     try:
@@ -118,14 +115,21 @@ def read_text(text: str, path: Path, projects: Collection[str] | None = None) ->
         return []
     if not isinstance(entries, list):
         raise KeptCasesError(f"{path} must be a list of entries, such as:", f"  {EXAMPLE}")
-    cases: list[Case] = []
-    for number, entry in enumerate(entries, 1):
-        try:
-            cases.append(_read_case(entry, projects))
-        except _EntryError as error:
-            where = f"{path}: entry {number}, line {_line_of(text, number)}"
-            raise KeptCasesError(f"{where}: {error} An entry is, for example:", f"  {EXAMPLE}") from None
-    return cases
+    mistakes = [(number, said) for number, entry in enumerate(entries) for said in _mistakes(entry, projects)]
+    if mistakes:
+        raise KeptCasesError(*_told(mistakes, text, path))
+    return list(map(_read_case, entries))
+
+
+def _told(mistakes: Sequence[tuple[int, str]], text: str, path: Path) -> Iterator[str]:
+    """One line for each mistake, up to MAX_TOLD, and an example."""
+    lines = _entry_lines(text)
+    for number, said in mistakes[:MAX_TOLD]:
+        yield f"{path}: entry {number + 1}, line {lines[number]}: {said}"
+    if (more := len(mistakes) - MAX_TOLD) > 0:
+        yield f"And {more} more {'mistake' if more == 1 else 'mistakes'}."
+    yield "An entry is, for example:"
+    yield f"  {EXAMPLE}"
 
 
 def _parsed(text: str, path: Path) -> Any:
@@ -146,45 +150,74 @@ def _parsed(text: str, path: Path) -> Any:
         raise KeptCasesError(f"{path} cannot be read: {reason}") from None
 
 
-def _line_of(text: str, number: int) -> int:
-    """The line on which an entry begins. Parses the text once more, for a message only."""
+def _entry_lines(text: str) -> list[int]:
+    """The lines on which the entries begin. Parses the text once more, for a message only."""
     from ruamel.yaml import YAML
 
-    entry = YAML(typ="safe", pure=True).compose(text).value[number - 1]
-    return int(entry.start_mark.line) + 1
+    entries = YAML(typ="safe", pure=True).compose(text).value
+    return [int(entry.start_mark.line) + 1 for entry in entries]
 
 
-def _read_case(entry: Any, projects: Collection[str] | None) -> Case:
-    _check_keys(entry)
-    worst, context, project = entry.get("worst_rank", 1), entry.get("context"), entry.get("project")
-    if type(worst) is not int or not 1 <= worst <= WORST_RANK:
-        raise _EntryError("`worst_rank` must be a whole number from 1 to 100.")
-    for name, value in (("context", context), ("project", project)):
-        if value is not None and not isinstance(value, str):
-            raise _EntryError(f"`{name}` must be a text.")
-    if project is not None and projects is not None and project not in projects:
-        raise _EntryError(_no_project(project, projects))
-    queries, expected = _texts(entry["query"], "query"), _texts(entry["expected"], "expected")
-    if len(queries) > MAX_QUERIES:
-        raise _EntryError(f"`query` has {len(queries)} queries; at most {MAX_QUERIES} are taken at once.")
-    if not all(query.strip() for query in queries):
-        raise _EntryError("`query` is empty. Write what a model would ask for.")
-    for key in expected:
-        if ToolKey.parse(key) is None:
-            raise _EntryError(f"`{key[:60]}` is no tool key: write `server:tool`, as `pointsman tools list` does.")
-    return Case(queries, expected, worst, context, project)
-
-
-def _check_keys(entry: Any) -> None:
+def _mistakes(entry: Any, projects: Collection[str] | None) -> Iterator[str]:
+    """What is wrong in an entry, and what is right."""
     if not isinstance(entry, dict):
-        raise _EntryError("it must have `query` and `expected`.")
-    for key in entry.keys() - set(_KEYS):
-        near = closest(str(key)[:60], _KEYS)
-        step = f". Did you mean `{near}`?" if near else f"; the keys are {_quoted(_KEYS)}."
-        raise _EntryError(f"there is no key `{str(key)[:60]}`{step}")
+        yield "it must have `query` and `expected`."
+        return
+    yield from _wrong_keys(entry)
+    worst, project = entry.get("worst_rank", 1), entry.get("project")
+    if type(worst) is not int or not 1 <= worst <= WORST_RANK:
+        yield "`worst_rank` must be a whole number from 1 to 100."
+    for name in ("context", "project"):
+        if not isinstance(entry.get(name), str | None):
+            yield f"`{name}` must be a text."
+    if isinstance(project, str) and projects is not None and project not in projects:
+        yield _no_project(project, projects)
+    if "query" in entry:
+        yield from _wrong_queries(entry["query"])
+    if "expected" in entry:
+        yield from _wrong_tool_keys(entry["expected"])
+
+
+def _wrong_keys(entry: Mapping[Any, Any]) -> Iterator[str]:
+    for key in entry:
+        if key not in _KEYS:
+            near = closest(str(key)[:60], _KEYS)
+            step = f". Did you mean `{near}`?" if near else f"; the keys are {_quoted(_KEYS)}."
+            yield f"there is no key `{str(key)[:60]}`{step}"
     for key in ("query", "expected"):
         if key not in entry:
-            raise _EntryError(f"`{key}` is missing.")
+            yield f"`{key}` is missing."
+
+
+def _wrong_queries(value: Any) -> Iterator[str]:
+    queries = _texts(value)
+    if queries is None:
+        yield "`query` must be a text or a list of texts."
+    elif len(queries) > MAX_QUERIES:
+        yield f"`query` has {len(queries)} queries; at most {MAX_QUERIES} are taken at once."
+    elif not all(query.strip() for query in queries):
+        yield "`query` is empty. Write what a model would ask for."
+
+
+def _wrong_tool_keys(value: Any) -> Iterator[str]:
+    expected = _texts(value)
+    if expected is None:
+        yield "`expected` must be a text or a list of texts."
+    for key in expected or ():
+        if ToolKey.parse(key) is None:
+            yield f"`{key[:60]}` is no tool key: write `server:tool`, as `pointsman tools list` does."
+
+
+def _texts(value: Any) -> list[str] | None:
+    """One text or a list of them; None: anything else."""
+    texts = [value] if isinstance(value, str) else value
+    return texts if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts) else None
+
+
+def _read_case(entry: Mapping[str, Any]) -> Case:
+    """A case of an entry without mistakes."""
+    queries, expected = _texts(entry["query"]) or [], _texts(entry["expected"]) or []
+    return Case(queries, expected, entry.get("worst_rank", 1), entry.get("context"), entry.get("project"))
 
 
 def _no_project(name: str, known: Collection[str]) -> str:
@@ -195,13 +228,6 @@ def _no_project(name: str, known: Collection[str]) -> str:
 
 def _quoted(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def _texts(value: Any, key: str) -> list[str]:
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise _EntryError(f"`{key}` must be a text or a list of texts.")
-    return texts
 
 
 def keep(path: Path, case: Case) -> int:

@@ -25,6 +25,8 @@ from pointsman.router.owner.channel import OwnerError
 
 MAX_CASES = 100  # in one request
 NOW = "now"  # the search in use
+MAX_NEAREST = 20  # wrong keys for which one is looked up
+LEAST_ALIKE = 0.6  # of 1: how alike the name of a tool is to a wrong one for which it may stand
 
 # The searches beside the one in use, by the names that audit rows have for them.
 PROVIDERS = (WORDS_ALONE, WITH_MEANING, WITH_SENTENCES, "cloud")
@@ -41,7 +43,8 @@ async def replay(
 ) -> Json:
     """For each case the rank of the best of its expected tools by each search, from 1; None: not among the first 100.
 
-    A case whose project no longer exists has no ranks at all. `unknown`: expected tools that no server has.
+    A case whose project no longer exists has no ranks at all. `unknown`: expected tools that no server has; `nearest`:
+    for these, the tool of the same server that is spelt most alike.
     """
     if len(cases) > MAX_CASES:
         raise OwnerError("invalid_request", f"At most {MAX_CASES} cases are ranked at once.")
@@ -55,7 +58,9 @@ async def replay(
     except EncoderUnavailableError as error:
         raise OwnerError("encoder_unavailable", str(error)) from None
     expected = {key for case in read if case is not None for key in case.expected}
-    return {"cases": ranked, "unknown": sorted(key for key in expected if _is_unknown(catalog, config, key))}
+    unknown = sorted(key for key in expected if _is_unknown(catalog, config, key))
+    nearest = {key: near for key in unknown[:MAX_NEAREST] if (near := _nearest(catalog, key)) is not None}
+    return {"cases": ranked, "unknown": unknown, "nearest": nearest}
 
 
 def _is_unknown(catalog: ToolCatalogService, config: GatewayConfig, tool_key: str) -> bool:
@@ -66,6 +71,17 @@ def _is_unknown(catalog: ToolCatalogService, config: GatewayConfig, tool_key: st
     listed = catalog.last_list(server_id)
     held = (one.name for one in catalog.admission.held(server_id) if one.kind == "tool")
     return listed is not None and name not in listed.items and name not in held
+
+
+def _nearest(catalog: ToolCatalogService, tool_key: str) -> str | None:
+    from rapidfuzz.distance import OSA  # only for a wrong key
+    from rapidfuzz.process import extractOne
+
+    server_id, _, name = tool_key.partition(":")
+    listed = catalog.last_list(server_id)
+    names = list(listed.items) if listed is not None else []
+    found = extractOne(name, names, scorer=OSA.normalized_similarity, score_cutoff=LEAST_ALIKE)
+    return f"{server_id}:{found[0]}" if found else None
 
 
 def provider_of(name: str, config: GatewayConfig, state_dir: Path) -> SearchProvider | Strategy:
