@@ -29,7 +29,7 @@ from pointsman.archive.store.phrase_frequencies import (
 )
 from pointsman.archive.store.postings import PARTS, Flags, Numbers, PostingsReader
 from pointsman.archive.text.tokenizer import tokenize
-from pointsman.archive.text.words import is_identifier, numbered_names, split_identifier
+from pointsman.archive.text.words import is_identifier, numbered_names, spellings, split_identifier
 
 LEAST_IDF = 1e-6  # of a word that half of all passages have
 MOST_WORDS = 512  # looked up for one query, pieces and parts included
@@ -60,10 +60,16 @@ NOTHING = Found(np.zeros(0, np.int64), np.zeros(0))
 
 def phrases(text: str, columns: Columns = EVERYWHERE) -> list[Phrase]:
     """The readings of a word or phrase: as written, and by the parts of an identifier that is written as one word."""
-    read = [Phrase(tuple(tokenize(text)[:MOST_PHRASE_WORDS]), columns)]
+    read = written(text, columns)
     parts = split_identifier(text)
     if parts and PARTS in columns:
         read.append(Phrase(tuple(tokenize(parts)[:MOST_PHRASE_WORDS]), frozenset((PARTS,))))
+    return [phrase for phrase in read if phrase.words]
+
+
+def written(text: str, columns: Columns = EVERYWHERE) -> list[Phrase]:
+    """A text as it is written, a version number also with or without its `v`."""
+    read = [Phrase(tuple(tokenize(each)[:MOST_PHRASE_WORDS]), columns) for each in spellings(text)]
     return [phrase for phrase in read if phrase.words]
 
 
@@ -128,10 +134,8 @@ class TextSearch:
 
     def with_identifiers(self, identifiers: Sequence[str], query: Query, scope: Scope) -> dict[int, Named]:
         """Fits `PassageStore.with_identifiers`, for these identifiers."""
-        written = {tuple(tokenize(each)[:MOST_PHRASE_WORDS]): each for each in reversed(identifiers)}
-        present = {
-            words: each for words, each in written.items() if words and len(self._phrase(Phrase(words)).passages)
-        }
+        read = {tuple(written(each)): each for each in reversed(identifiers)}
+        present = [each for group, each in read.items() if len(self._having(group))]
         if not present:
             return {}
         within = self.corpus.within(scope) & ~self._with_any(query.must_not)
@@ -139,8 +143,11 @@ class TextSearch:
         short = len({*query.words, *query.must}) <= SHORT_QUERY
         anywhere: Counter[int] = Counter()
         in_headings: Counter[int] = Counter()
-        for words, identifier in present.items():
-            having, headed = (self._allowed(Phrase(words, columns), allowed) for columns in (EVERYWHERE, HEADINGS))
+        for identifier in present:
+            having, headed = (
+                passages[allowed[passages]].tolist()
+                for passages in (self._having(written(identifier, columns)) for columns in (EVERYWHERE, HEADINGS))
+            )
             joined, numbered = is_identifier(identifier), bool(numbered_names(identifier))
             rare = joined and len(having) <= COMMON_IDENTIFIER
             if rare:
@@ -150,15 +157,13 @@ class TextSearch:
                 in_headings.update(headed)
         return {number: Named(in_headings[number], anywhere[number]) for number in {**anywhere, **in_headings}}
 
-    def _allowed(self, phrase: Phrase, allowed: Flags) -> list[int]:
-        passages = self._phrase(phrase).passages
-        numbers: list[int] = passages[allowed[passages]].tolist()
-        return numbers
-
     def passages(self, text: str, columns: Columns = EVERYWHERE) -> Numbers:
         """Those that have a word or phrase in some columns, ascending."""
         read = phrases(text, columns)
         self._prepare(read)
+        return self._having(read)
+
+    def _having(self, read: Iterable[Phrase]) -> Numbers:
         found = [self._phrase(phrase).passages for phrase in read]
         return found[0] if len(found) == 1 else np.unique(np.concatenate([NOTHING.passages, *found]))
 

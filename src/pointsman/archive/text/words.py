@@ -14,7 +14,8 @@ _WORD = re.compile(rf"(?<![^\W_])[^\W\d_]{{{SHORTEST},{LONGEST}}}(?![^\W_])")
 _HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _IDENTIFIER = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{3,64}(?![A-Za-z0-9])")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_NAMED = re.compile(r"[^\W\d_][-_./:]?\d|\d[-_./:]?[^\W\d_]|[^\W_]_[^\W_]")
+_NAMED = re.compile(r"[^\W\d_][-_./:]?\d|\d[-_./:]?[^\W\d_]|[^\W_]_[^\W_]|\d\.\d+\.\d")
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)+(?:[-+][\w.+-]+)?)", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?<![^\W_])([^\W\d_]{2,})[-_ ]\d{2,}(?![^\W_])")
 _CJK_RUN = re.compile("[\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
 
@@ -37,8 +38,14 @@ def is_word(text: str) -> bool:
 
 
 def is_identifier(word: str) -> bool:
-    """Whether a word is an assigned name: `DEC-0054`, `ERR_7`, `sha256`, `max_size`, `getUserById`."""
+    """Whether a word is an assigned name: `DEC-0054`, `ERR_7`, `sha256`, `max_size`, `getUserById`, `2.3.1`."""
     return bool(_NAMED.search(word) or _HUMP.search(word))
+
+
+def spellings(text: str) -> tuple[str, ...]:
+    """A version number without and with its `v`, which is part of the index's first word; any other text as it is."""
+    version = _VERSION.fullmatch(text)
+    return (version[1], f"v{version[1]}") if version else (text,)
 
 
 def numbered_names(text: str) -> list[str]:
