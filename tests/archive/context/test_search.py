@@ -69,6 +69,14 @@ def test_meaning_and_words_find_what_was_learned(context: Context) -> None:
     assert found.hits[0].score > 0.9
 
 
+@pytest.mark.parametrize("query", ["2.3.1", "v2.3.1"])
+def test_a_version_is_found_with_and_without_its_letter(context: Context, query: str) -> None:
+    context.add_all()
+    context.add(7, "issue", "release", "Tables were lost by v2.3.1 on Windows")
+    context.add(8, "issue", "release", "Charts were lost by 2.3.1 on Windows")
+    assert set(context.ids(query, limit=2)) == {"d7", "d8"}
+
+
 def test_what_nothing_fits_gets_a_low_score(context: Context) -> None:
     context.add_all()
     context.embed()

@@ -8,10 +8,14 @@ import pytest
 
 from pointsman.archive.embedding.passage_vectors import embed_passages
 from pointsman.archive.embedding.static import StaticEmbedding
+from pointsman.archive.model.documents import Document, PreparedDocument
 from pointsman.archive.search.query_parser import parse
 from pointsman.archive.search.searcher import LITTLE, LOW_SCORE, Searcher
 from pointsman.archive.store.sqlite.storage import SqliteStorage
+from pointsman.archive.store.text_search import COMMON_IDENTIFIER
+from pointsman.archive.text.chunks import chunks_of
 from pointsman.archive.text.words import is_identifier
+from tests.archive.engines import AnyStorage
 from tests.archive.sample_documents import fill, prepared
 
 GETTERS = ("User", "UserByName", "UserByEmail", "UserByIdAndName", "OrderById", "UsersById")
@@ -112,6 +116,92 @@ def test_an_identifier_that_is_everywhere_is_a_word_like_others(tmp_path_factory
     found = Searcher(storage, None).search(parse("utf-8 export of spreadsheets"), 5).found
     storage.close()
     assert found[0].passage.document == "csv.md"
+
+
+DECISIONS = """# Decisions
+
+## DEC-0054 Retry with jitter
+
+A failed call is repeated after a pause that doubles each time. A random share is added, so that clients do not
+return together.
+
+## DEC-0005 Retry three times
+
+Superseded by DEC-0054.
+"""
+
+
+def markdown(id_: str, text: str, title: str) -> PreparedDocument:
+    return PreparedDocument(Document("notes", id_, title, text, "research", "2024-05-31"), chunks_of(text, title))
+
+
+def headings(storage: AnyStorage, query: str, *, vectors: bool = True) -> list[str | None]:
+    embeddings = StaticEmbedding() if vectors else None
+    if embeddings is not None:
+        embed_passages(storage, embeddings)
+    return [hit.passage.chunk.heading for hit in Searcher(storage, embeddings).search(parse(query), 5).found]
+
+
+@pytest.mark.parametrize("vectors", [True, False], ids=["with vectors", "by words"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DEC-0054",
+        "dec-0054",
+        "what does DEC-0054 say",
+        "explain DEC-0054",
+        "DEC 0054",
+        "what is DEC 0054 about?",
+        '"DEC-0054"',
+        "+DEC-0054",
+        '"DEC 0054"',
+    ],
+)
+def test_the_section_that_an_identifier_heads_comes_before_what_refers_to_it(
+    storage: AnyStorage, query: str, vectors: bool
+) -> None:
+    fill(storage, markdown("decisions.md", DECISIONS, "Decisions"))
+    found = headings(storage, query, vectors=vectors)
+    assert found[:2] == ["DEC-0054 Retry with jitter", "DEC-0005 Retry three times"]
+
+
+def test_a_document_with_the_identifier_in_its_title_comes_before_what_refers_to_it(storage: AnyStorage) -> None:
+    fill(storage, prepared("a.md", "See ADR-17.", heading="Links"), prepared("b.md", "We use queues.", title="ADR-17"))
+    assert headings(storage, "ADR-17") == [None, "Links"]
+
+
+def test_a_section_leads_also_where_many_passages_refer_to_it(storage: AnyStorage) -> None:
+    references = (prepared(f"{n}.md", f"Note {n}: see DEC-0054.") for n in range(COMMON_IDENTIFIER + 1))
+    fill(storage, *references, markdown("decisions.md", DECISIONS, "Decisions"))
+    assert headings(storage, "DEC-0054")[0] == "DEC-0054 Retry with jitter"
+
+
+def test_a_passage_with_more_of_the_identifiers_does_not_come_before_their_sections(storage: AnyStorage) -> None:
+    fill(storage, prepared("a.md", "DEC-0054 DEC-0005", heading="Links"))
+    fill(storage, markdown("decisions.md", DECISIONS, "Decisions"))
+    assert headings(storage, "compare DEC-0054 with DEC-0005")[2] == "Links"
+
+
+@pytest.mark.parametrize("query", ["DEC-0054 and what it says on clients that repeat calls", "explain getUserById"])
+def test_a_heading_leads_in_a_long_query_by_a_number_and_in_a_short_one_by_any_identifier(
+    storage: AnyStorage, query: str
+) -> None:
+    fill(storage, markdown("decisions.md", DECISIONS, "Decisions"))
+    fill(storage, prepared("a.md", "Clients that repeat calls: see DEC-0054. To explain: getUserById", heading="Calls"))
+    fill(storage, prepared("b.md", "Returns the record of the user.", heading="getUserById"))
+    assert headings(storage, query)[0] in ("DEC-0054 Retry with jitter", "getUserById")
+
+
+def test_a_long_query_with_a_code_name_finds_what_it_describes(storage: AnyStorage) -> None:
+    fill(storage, prepared("a.md", "Update a wrapper function to look like another.", heading="update_wrapper"))
+    fill(storage, prepared("b.md", "Decorator factory to apply update_wrapper to a wrapper function.", heading="wraps"))
+    assert headings(storage, "decorator factory to apply update_wrapper() to a wrapper function")[0] == "wraps"
+
+
+def test_a_word_before_a_year_is_no_identifier_in_running_text(storage: AnyStorage) -> None:
+    fill(storage, prepared("a.md", "Sales in 2024 were low.", heading="In 2024"))
+    fill(storage, prepared("b.md", "Revenue of the Berlin office in the year 2024.", heading="Revenue"))
+    assert headings(storage, "revenue of the Berlin office in 2024")[0] == "Revenue"
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_required_and_excluded_passages_equal_those_of_fts5() -> None:
 
 def test_rare_identifiers_are_found_as_written() -> None:
     search, _ = made(passages())
-    assert search.with_identifiers(["maxRetryCount", "nowhere_1"], parse("maxRetryCount"), EVERYTHING) == {5: 1}
+    assert search.with_identifiers(["maxRetryCount", "nowhere_1"], parse("maxRetryCount"), EVERYTHING) == {5: (0, 1)}
     assert search.with_identifiers(["maxRetryCount"], parse("maxRetryCount -HTTPServer"), EVERYTHING) == {}
     assert len(Fts5(passages()).scores(quoted("gateway"))) > text_search.COMMON_IDENTIFIER
     assert search.with_identifiers(["gateway"], parse("gateway"), EVERYTHING) == {}

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from pointsman.archive.text.words import is_identifier
+from pointsman.archive.text.words import is_identifier, spellings
 from pointsman.providers.text import beginnings, tokens
 
 ENOUGH_WORDS = 5  # of a long query: a hit with so many of average weight covers it
@@ -30,7 +30,7 @@ class WeightedQuery:
 
     def __init__(self, texts: Iterable[str], weigh: Callable[[Sequence[str]], Mapping[str, float]]) -> None:
         """`texts`: words and phrases. `weigh`: their weights."""
-        self._stems = {text: stems for text in texts if (stems := frozenset(tokens(text)))}
+        self._stems = {text: stems for text in texts if (stems := frozenset(tokens(spellings(text)[0])))}
         self._beginnings = frozenset(
             beginning for stems in self._stems.values() for stem in stems for beginning in beginnings(stem)
         )
@@ -84,11 +84,18 @@ def _has_in_other_case(lowered: str, word: str) -> bool:
 @lru_cache(maxsize=256)
 def _as_a_whole(identifier: str) -> re.Pattern[str]:
     """Finds an identifier in text in lower case, however its parts are joined: `err_7`, `ERR-7`, `Err 7`."""
+    if len(spellings(identifier)) > 1:
+        return _version(spellings(identifier)[0])
     first, *others = [re.escape(part.lower()) for part in _PART.findall(identifier)] or [re.escape(identifier.lower())]
     others = others[: _MAX_PARTS - 1]
     # Begins with the text itself, which is searched much faster than what must not come before it.
     joined = r"[\W_]{0,2}".join((rf"{first}(?<![^\W_]{first})", *others))
     return re.compile(rf"{joined}(?![^\W_])")
+
+
+def _version(number: str) -> re.Pattern[str]:
+    """Finds a version number with and without its `v`."""
+    return re.compile(rf"(?<![^\W_])v?{re.escape(number.lower())}(?![^\W_])")
 
 
 def stems_in(text: str, beginning: frozenset[str]) -> set[str]:

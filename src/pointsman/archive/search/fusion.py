@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pointsman.archive.store.base import NOT_NAMED, Named
+
 DEPTH = 100  # of each ranking
 STATIC_WEIGHT = 0.4  # of meaning, by measurement: a weak model may support words, not outvote them
 REMOTE_WEIGHT = 0.5
@@ -19,14 +21,16 @@ def fuse(words: Mapping[int, float], meaning: Mapping[int, float], weight: float
     return _sorted(fused)
 
 
-def lead(ranked: Mapping[int, float], first: Mapping[int, int]) -> dict[int, float]:
-    """Those in `first` before the others, the highest count first. A score rises to that of the next in rank.
+def lead(ranked: Mapping[int, float], first: Mapping[int, Named]) -> dict[int, float]:
+    """Those in `first` before the others, the highest counts first. A score rises to that of the next in rank.
 
     `ranked`: best first.
     """
     if not first:
         return dict(ranked)
-    numbers = sorted({**ranked, **first}, key=lambda number: (first.get(number, 0), ranked.get(number, 0.0), -number))
+    numbers = sorted(
+        {**ranked, **first}, key=lambda number: (first.get(number, NOT_NAMED), ranked.get(number, 0.0), -number)
+    )
     best = 0.0
     scores = {}
     for number in numbers:  # the last first

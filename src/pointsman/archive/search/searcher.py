@@ -17,7 +17,7 @@ from pointsman.archive.search.circuit_breaker import CircuitBreaker
 from pointsman.archive.search.evidence import WeightedQuery, scale
 from pointsman.archive.search.fusion import DEPTH, REMOTE_WEIGHT, STATIC_WEIGHT, fuse, lead, normalize
 from pointsman.archive.search.vectors import ChosenSearch
-from pointsman.archive.store.base import Passage, Storage, VectorFilter, VectorSearch
+from pointsman.archive.store.base import Named, Passage, Storage, VectorFilter, VectorSearch
 from pointsman.providers.text import FUNCTION_WORDS
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ class Searcher:
         notices: list[str],
     ) -> Answer:
         words: dict[int, float] = {}
-        named: dict[int, int] = {}
+        named: dict[int, Named] = {}
         if by_words:
-            hits = self._storage.passages.search(_content_words(query), DEPTH, enough=limit)
-            words = {hit.number: hit.score for hit in hits}
-            named = self._storage.passages.with_identifiers(query)
+            content = _content_words(query)
+            words = {hit.number: hit.score for hit in self._storage.passages.search(content, DEPTH, enough=limit)}
+            named = self._storage.passages.with_identifiers(content)
         if vector is None:
             if max_distance is not None:
                 notices.append("`maxDistance` was ignored: there are no vectors to compare.")

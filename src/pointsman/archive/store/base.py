@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pointsman.archive.model.documents import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.model.indexes import StoredIndexes
@@ -50,6 +50,16 @@ class Passage:
 class TextHit:
     number: int
     score: float  # BM25: higher is better, comparable within one search only
+
+
+class Named(NamedTuple):
+    """How many identifiers of a query a passage has. Headings decide first: they say what a passage is about."""
+
+    in_headings: int  # in its heading, or in the title of its document
+    anywhere: int
+
+
+NOT_NAMED = Named(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +222,8 @@ class PassageStore(Protocol):
         """Best first: passages with all the words and, if these are fewer than `enough`, those with some of them."""
         ...
 
-    def with_identifiers(self, query: Query) -> dict[int, int]:
-        """Passages that have identifiers of the query as written, and how many; common identifiers do not count."""
+    def with_identifiers(self, query: Query) -> dict[int, Named]:
+        """Passages that have identifiers of the query as written; common identifiers do not count."""
         ...
 
     def passages(self, numbers: Sequence[int]) -> dict[int, Passage]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pointsman.archive.text.tokenizer import Span, spans, tokenize
+from pointsman.archive.text.words import spellings
 
 WORDS = 32  # of an excerpt
 MOST_TEXTS = 512  # highlighted
@@ -52,8 +53,7 @@ def _matches(words: Sequence[Span], wanted: Sequence[str]) -> list[_Match]:
     """Where the phrases occur, in order."""
     starting: defaultdict[str, list[tuple[int, list[str]]]] = defaultdict(list)
     for number, text in enumerate(wanted[:MOST_TEXTS]):
-        phrase = tokenize(text)
-        if phrase:
+        for phrase in filter(None, map(tokenize, spellings(text))):
             starting[phrase[0]].append((number, phrase))
     found = []
     for start, span in enumerate(words):

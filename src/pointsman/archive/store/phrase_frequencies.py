@@ -23,6 +23,7 @@ Columns = frozenset[int]
 
 WEIGHTS = {TITLE: 2.0, HEADING: 1.0, TEXT: 1.0, PARTS: 0.5}
 EVERYWHERE: Columns = frozenset(WEIGHTS)
+HEADINGS: Columns = frozenset((TITLE, HEADING))
 BODY: Columns = frozenset((HEADING, TEXT, PARTS))
 
 _MOST_PARTS = 16  # of a phrase, then the older ones are joined

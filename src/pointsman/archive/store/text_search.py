@@ -16,19 +16,27 @@ from functools import reduce
 import numpy as np
 
 from pointsman.archive.model.query import Query
-from pointsman.archive.store.base import Scope, TextHit
+from pointsman.archive.store.base import Named, Scope, TextHit
 from pointsman.archive.store.corpus import K1, Corpus, Scores
 from pointsman.archive.store.lru_cache import LruCache
-from pointsman.archive.store.phrase_frequencies import EVERYWHERE, Columns, FrequencyCache, Phrase, PhraseFrequencies
+from pointsman.archive.store.phrase_frequencies import (
+    EVERYWHERE,
+    HEADINGS,
+    Columns,
+    FrequencyCache,
+    Phrase,
+    PhraseFrequencies,
+)
 from pointsman.archive.store.postings import PARTS, Flags, Numbers, PostingsReader
 from pointsman.archive.text.tokenizer import tokenize
-from pointsman.archive.text.words import split_identifier
+from pointsman.archive.text.words import is_identifier, numbered_names, spellings, split_identifier
 
 LEAST_IDF = 1e-6  # of a word that half of all passages have
 MOST_WORDS = 512  # looked up for one query, pieces and parts included
 MOST_PHRASE_WORDS = 64
 MOST_POSTINGS = 5_000_000  # of common words that a query may read: some tenths of a second
 COMMON_IDENTIFIER = 20  # passages: one in more of them (`utf-8`, `GitHub`) is a word like others
+SHORT_QUERY = 4  # words
 
 _PIECE = re.compile(r"[^\W_]{2,}")
 _FEW = 10  # times the limit: as many are sorted at once
@@ -52,10 +60,16 @@ NOTHING = Found(np.zeros(0, np.int64), np.zeros(0))
 
 def phrases(text: str, columns: Columns = EVERYWHERE) -> list[Phrase]:
     """The readings of a word or phrase: as written, and by the parts of an identifier that is written as one word."""
-    read = [Phrase(tuple(tokenize(text)[:MOST_PHRASE_WORDS]), columns)]
+    read = written(text, columns)
     parts = split_identifier(text)
     if parts and PARTS in columns:
         read.append(Phrase(tuple(tokenize(parts)[:MOST_PHRASE_WORDS]), frozenset((PARTS,))))
+    return [phrase for phrase in read if phrase.words]
+
+
+def written(text: str, columns: Columns = EVERYWHERE) -> list[Phrase]:
+    """A text as it is written, a version number also with or without its `v`."""
+    read = [Phrase(tuple(tokenize(each)[:MOST_PHRASE_WORDS]), columns) for each in spellings(text)]
     return [phrase for phrase in read if phrase.words]
 
 
@@ -118,27 +132,38 @@ class TextSearch:
         # Whatever has a word has a score: `optional` has all that is counted.
         return self._best(sums, self._all(musts, allowed) & (sums > 0), limit)
 
-    def with_identifiers(self, identifiers: Sequence[str], query: Query, scope: Scope) -> dict[int, int]:
+    def with_identifiers(self, identifiers: Sequence[str], query: Query, scope: Scope) -> dict[int, Named]:
         """Fits `PassageStore.with_identifiers`, for these identifiers."""
-        found: dict[int, int] = {}
-        allowed: Flags | None = None
-        for identifier in identifiers:
-            written = Phrase(tuple(tokenize(identifier)[:MOST_PHRASE_WORDS]))
-            passages = self._phrase(written).passages if written.words else NOTHING.passages
-            if not len(passages):
-                continue
-            if allowed is None:
-                within = self.corpus.within(scope) & ~self._with_any(query.must_not)
-                allowed = self._all([phrases(text) for text in query.must], within)
-            numbers = passages[allowed[passages]].tolist()
-            if len(numbers) <= COMMON_IDENTIFIER:
-                found.update({number: found.get(number, 0) + 1 for number in numbers})
-        return found
+        read = {tuple(written(each)): each for each in reversed(identifiers)}
+        present = [each for group, each in read.items() if len(self._having(group))]
+        if not present:
+            return {}
+        within = self.corpus.within(scope) & ~self._with_any(query.must_not)
+        allowed = self._all([phrases(text) for text in query.must], within)
+        short = len({*query.words, *query.must}) <= SHORT_QUERY
+        anywhere: Counter[int] = Counter()
+        in_headings: Counter[int] = Counter()
+        for identifier in present:
+            having, headed = (
+                passages[allowed[passages]].tolist()
+                for passages in (self._having(written(identifier, columns)) for columns in (EVERYWHERE, HEADINGS))
+            )
+            joined, numbered = is_identifier(identifier), bool(numbered_names(identifier))
+            rare = joined and len(having) <= COMMON_IDENTIFIER
+            if rare:
+                anywhere.update(having)
+            # A longer query may be about what uses `update_wrapper`, or about the `period 1972`.
+            if (rare or numbered) and (short or (joined and numbered)) and len(headed) <= COMMON_IDENTIFIER:
+                in_headings.update(headed)
+        return {number: Named(in_headings[number], anywhere[number]) for number in {**anywhere, **in_headings}}
 
     def passages(self, text: str, columns: Columns = EVERYWHERE) -> Numbers:
         """Those that have a word or phrase in some columns, ascending."""
         read = phrases(text, columns)
         self._prepare(read)
+        return self._having(read)
+
+    def _having(self, read: Iterable[Phrase]) -> Numbers:
         found = [self._phrase(phrase).passages for phrase in read]
         return found[0] if len(found) == 1 else np.unique(np.concatenate([NOTHING.passages, *found]))
 

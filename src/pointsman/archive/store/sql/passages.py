@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from pointsman.archive.model.documents import Chunk
 from pointsman.archive.model.query import Filters, Query
-from pointsman.archive.store.base import Passage, Scope, TextHit
+from pointsman.archive.store.base import Named, Passage, Scope, TextHit
 from pointsman.archive.store.sql.database import Connection, Database, padded, placeholders
 from pointsman.archive.store.sql.documents import collection_number, document_row
 from pointsman.archive.store.sql.filters import on_collections, on_documents
 from pointsman.archive.store.sql.passage_texts import PLACED, Texts
 from pointsman.archive.store.sql.words import SqlWords
-from pointsman.archive.text.words import is_identifier
+from pointsman.archive.text.words import is_identifier, numbered_names
 
 MAX_IDENTIFIERS = 8
 
@@ -33,13 +33,13 @@ class SqlPassages:
             scope = _scope(connection, query.filters, self._database.has_tag)
             return self._words.search(connection).search(query, limit, enough=enough, scope=scope)
 
-    def with_identifiers(self, query: Query) -> dict[int, int]:
-        identifiers = [word for word in dict.fromkeys(query.words) if is_identifier(word)][:MAX_IDENTIFIERS]
+    def with_identifiers(self, query: Query) -> dict[int, Named]:
+        identifiers = [*filter(is_identifier, (*query.words, *query.must)), *numbered_names(query.prose)]
         if not identifiers:
             return {}
         with self._database.reading() as connection:
             scope = _scope(connection, query.filters, self._database.has_tag)
-            return self._words.search(connection).with_identifiers(identifiers, query, scope)
+            return self._words.search(connection).with_identifiers(identifiers[:MAX_IDENTIFIERS], query, scope)
 
     def passages(self, numbers: Sequence[int]) -> dict[int, Passage]:
         found = {}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from pointsman.archive.model.query import Query
 from pointsman.archive.store.text_search import pieces
-from pointsman.archive.text.words import split_identifier
+from pointsman.archive.text.words import spellings, split_identifier
 
 
 def with_any(query: Query, words: Sequence[str]) -> str:
@@ -22,8 +22,11 @@ def with_any(query: Query, words: Sequence[str]) -> str:
 
 def _term(text: str) -> str:
     """A word or a phrase; an identifier that is written as one word also matches by its parts."""
+    terms = list(map(_quoted, spellings(text)))
     parts = split_identifier(text)
-    return f"({_quoted(text)} OR parts : {_quoted(parts)})" if parts else _quoted(text)
+    if parts:
+        terms.append(f"parts : {_quoted(parts)}")
+    return f"({' OR '.join(terms)})" if len(terms) > 1 else terms[0]
 
 
 def _without(expression: str, unwanted: Iterable[str]) -> str:
