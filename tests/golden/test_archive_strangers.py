@@ -4,10 +4,10 @@ Share of requests whose right tool is first / among the first three, by words an
 descriptions before, which were lists of words:
 
     set                            words     embeddings    before: words   embeddings
-    first (archive_strangers)    .59 / .92    .59 / .90      .59 / .88      .58 / .90
-    names A                      .88 / .97    .82 / 1.0      .83 / .98      .82 / 1.0
-    names B                      .72 / .92    .75 / .88      .70 / .85      .70 / .87
-    second                       .26 / .58    .29 / .61      .26 / .55      .29 / .55
+    first (archive_strangers)    .61 / .92    .63 / .88      .59 / .88      .58 / .90
+    names A                      .90 / .98    .83 / 1.0      .83 / .98      .82 / 1.0
+    names B                      .72 / .93    .77 / .92      .70 / .85      .70 / .87
+    second                       .26 / .58    .32 / .61      .26 / .55      .29 / .55
 
 The descriptions are worded for the needs in the first set, A and B. The texts of the second set were not read for this
 wording, but an author of an earlier one had read them, and of six wordings one was chosen that stays above the
@@ -79,6 +79,10 @@ PHRASES = (
     ("all usages of {}", NAMES, "grep_codebase", 1),
     ("index this text about {}", TOPICS, "search_add_document", 1),
     ("add this text about {} to the index", TOPICS, "search_add_document", 1),
+    ("search the documents for {}", TOPICS, "documents_search", 1),  # there is a `documents_search_batch`
+    ("search the docs for {}", TOPICS, "documents_search", 1),
+    ("documents about {}", TOPICS, "documents_search", 1),
+    ("search the docs for {} and these questions in one go", TOPICS, "documents_search_batch", 1),
     ("search the {} with a regular expression", ("code", "codebase"), "grep_codebase", 1),
 )
 # Requests that a file's name makes one for a tool for files, and such about the clock.

@@ -87,6 +87,8 @@ from pointsman.providers.bm25.values import words_for_values
         ("what do we know about Ida", ["memory", "search"]),
         ("do you know what day it is", ["current", "time"]),
         ("which rules do we have about logging", ["convention", "rule"]),
+        ("search the docs for vacation", ["passage", "mention"]),
+        ("search the docs for these five questions", []),
         ("change the title in index.html", ["file", "edit"]),
         ("find settings.json", ["file", "search"]),
         ("history of main.py", ["file", "commit", "log"]),

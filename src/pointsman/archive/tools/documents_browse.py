@@ -120,9 +120,9 @@ DOCUMENTS_LIST_DOCUMENTS = ArchiveTool(
     name="documents_list_documents",
     title="List documents",
     description=(
-        "List all documents in a collection, with their IDs, titles and sizes: an inventory of the articles, guides "
-        "and files in a handbook or library. Tells what documents are inside that collection, and lets you browse "
-        "everything filed there before searching, or instead of it. A long list comes in parts."
+        "List all documents in a collection, every document with its ID, title and size: an inventory of the articles, "
+        "papers, guides and files in a handbook or library. Tells what documents are inside that collection, how many "
+        "and what they are called, and lets you browse everything filed there. A long list comes in parts."
     ),
     input_schema={
         "type": "object",

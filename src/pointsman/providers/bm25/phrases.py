@@ -121,6 +121,12 @@ _FORGOTTEN = re.compile(
     r"^\W*(?:please )?forget (?:about |everything|all|what|that)(?: (?:about|of|you know about))?(?=\W+\w)",
     re.IGNORECASE,
 )
+_WANTED_PASSAGE = re.compile(  # `search the documents for ...`; several searches at once say so behind it
+    rf"{_ASKING}(?:(?:search|look|find|check)(?: in| through| up)? )?(?:the |all |my |our |these |any )*"
+    r"(?:documents|docs|documentation)(?: for| about| on| that mention|:)(?=\W+\w)"
+    r"(?![^?!]{0,80}\b(?:several|multiple|these|those|at once|in one go|together)\b)",
+    re.IGNORECASE,
+)
 _WANTED_RULES = re.compile(
     rf"{_ASKING}(?:which|what|the|our|any)(?: are)?(?: \w+){{0,2}} (?:rules|conventions|guidelines)\b"
     r"[^.?!]{0,40}? (?:about|on|for)\b(?=\W+\w)",
@@ -151,6 +157,7 @@ _WORDS: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
     (_REMEMBERING, ("memory", "add"), True),
     (_KNOWN, ("memory", "search"), True),
     (_FORGOTTEN, ("memory", "delete"), True),
+    (_WANTED_PASSAGE, ("passage", "mention"), True),
     (_WANTED_RULES, ("convention", "rule"), False),
     (HISTORY, ("log",), False),
     (COMMITS, ("log",), True),
@@ -193,7 +200,7 @@ def in_words_of_tools(text: str) -> str:
 
 def matter_of(text: str) -> str:
     """The part of a text that says about what, where a phrase before it says all of what is wanted; empty: none."""
-    for phrase in (_WANTED_CODE, _WANTED_USES, _REMEMBERED, _KNOWN, _FORGOTTEN, _WANTED_RULES):
+    for phrase in (_WANTED_CODE, _WANTED_USES, _REMEMBERED, _KNOWN, _FORGOTTEN, _WANTED_PASSAGE, _WANTED_RULES):
         if wanted := phrase.match(text[:MAX_CHARS]):
             return text[wanted.end() :]
     return ""
