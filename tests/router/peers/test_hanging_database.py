@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ async def seconds(gateway: GatewayProcess, tool: str, says: str = "") -> float:
 
 
 async def test_calls_the_archive_tail_and_a_drain_do_not_wait_for_it(own_postgres: Postgres, tmp_path: Path) -> None:
-    config = {"rates": {"calls_per_minute": 1000}, "servers": {"archive": {"bundled": "archive"}}}
+    config: dict[str, Any] = {"rates": {"calls_per_minute": 1000}, "servers": {"archive": {"bundled": "archive"}}}
     async with (
         asyncio.timeout(LONG_S),
         cluster(tmp_path, 2, database=own_postgres.new_database(), **config) as replicas,
