@@ -14,7 +14,8 @@ import socket
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -80,6 +81,24 @@ class Postgres:
             self._process.wait(_READY_S)
             self._process = None
 
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Inside the block the kernel accepts connections for it, and it answers nothing: for 60 s, to end any test."""
+        assert self._process is not None
+        pids = [self._process.pid]
+        os.kill(pids[0], signal.SIGSTOP)  # first: it starts no further process then
+        found = subprocess.run(["ps", "-axo", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
+        pids += [int(pid) for parent, pid in map(str.split, found.splitlines()) if int(parent) == pids[0]]
+        for pid in pids[1:]:
+            os.kill(pid, signal.SIGSTOP)
+        over = threading.Timer(60, _continue, (pids,))
+        over.start()
+        try:
+            yield
+        finally:
+            over.cancel()
+            _continue(pids)
+
     def require_passwords(self) -> None:
         """Of every new connection, from now on."""
         (self._folder / "data" / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
@@ -119,6 +138,11 @@ class Postgres:
             if ended or not until_it_works:
                 log = self._folder / "log"
                 pytest.fail(f"{program} failed: {done.stdout}{done.stderr}{log.read_text() if log.exists() else ''}")
+
+
+def _continue(pids: Sequence[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

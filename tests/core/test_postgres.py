@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -238,3 +239,85 @@ def test_a_command_waits_for_a_server_that_is_starting() -> None:
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(10)
     assert attempts > 1
+
+
+NOTICED_S = 5.0
+
+
+def test_a_server_that_hangs_is_away_and_then_back(own_postgres: Server) -> None:
+    database = Postgres(own_postgres.url(), program="test")
+    with database.connection() as first, database.connection() as second:  # two connections in the pool
+        first.execute("SELECT 1")
+        second.execute("SELECT 1")
+    with own_postgres.hanging():
+        began = time.monotonic()
+        with pytest.raises(PostgresAwayError, match=r"cannot be reached at .* \(.*no answer"):
+            _ask(database)
+        with pytest.raises(PostgresAwayError, match="cannot be reached"):
+            _ask(database)
+        assert time.monotonic() - began < 2 * NOTICED_S
+    _ask(database)
+    database.close()
+
+
+def test_every_wait_on_a_server_that_hangs_ends(own_postgres: Server) -> None:
+    database = Postgres(own_postgres.url(), program="test", connections=8)
+    database.migrate("items", TABLES)
+    waits = (_wait_in_transaction, _wait_in_view, _wait_in_copy, _wait_in_server_cursor)
+    inside, failed = threading.Barrier(len(waits) + 1), list[str]()
+
+    def run(wait: Callable[[Postgres, Callable[[], object]], None]) -> None:
+        try:
+            wait(database, lambda: (inside.wait(), hung.wait()))
+        except PostgresAwayError:
+            failed.append(wait.__name__)
+
+    hung = threading.Event()
+    threads = [threading.Thread(target=run, args=(wait,)) for wait in waits]
+    for thread in threads:
+        thread.start()
+    inside.wait()
+    with own_postgres.hanging():
+        hung.set()
+        until = time.monotonic() + NOTICED_S
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        assert sorted(failed) == sorted(wait.__name__ for wait in waits)
+    database.close()
+
+
+def _ask(database: Postgres) -> None:
+    with database.connection() as connection:
+        connection.execute("SELECT 1")
+
+
+def _wait_in_transaction(database: Postgres, until_it_hangs: Callable[[], object]) -> None:
+    with database.writing(lock=7) as connection:
+        until_it_hangs()
+        connection.execute("INSERT INTO items VALUES (1, 'a')")
+
+
+def _wait_in_view(database: Postgres, until_it_hangs: Callable[[], object]) -> None:
+    with database.reading() as connection:
+        connection.execute("SELECT 1")
+        until_it_hangs()  # what waits is the end of the transaction
+
+
+def _wait_in_copy(database: Postgres, until_it_hangs: Callable[[], object]) -> None:
+    with database.connection() as connection, connection.cursor().copy("COPY items FROM STDIN") as copy:
+        until_it_hangs()
+        copy.write_row((2, "b", None))
+
+
+def _wait_in_server_cursor(database: Postgres, until_it_hangs: Callable[[], object]) -> None:
+    with database.reading() as connection, connection.cursor(name="rows") as cursor:
+        cursor.itersize = 1
+        rows = iter(cursor.execute("SELECT generate_series(1, 3)"))
+        next(rows)
+        until_it_hangs()
+        next(rows)
+
+
+def test_a_long_statement_on_a_server_that_answers_is_not_cut_off(database: Postgres) -> None:
+    with database.connection() as connection:
+        assert connection.execute("SELECT 1 FROM pg_sleep(6)").fetchall() == [(1,)]

@@ -18,6 +18,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from pointsman.core.postgres_silence import Silence, SilentServerError
+
 __all__ = ["Connection", "NewerSchemaError", "Postgres", "PostgresAwayError", "check_address", "psycopg", "refusal"]
 
 CONNECT_S = 3
@@ -121,6 +123,7 @@ class Postgres:
         self._failure: Exception | None = None
         """Of the latest attempt to connect. The pool itself only tells that it waited in vain."""
         self._attempts = 0
+        self._silence = Silence(url, program)
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             url,
             connection_class=self._connecting(),
@@ -181,10 +184,10 @@ class Postgres:
                     raise
 
     def _connecting(self) -> type[Connection]:
-        """The class of the pool's connections, which remembers why one could not be made."""
+        """The class of the pool's connections: it remembers why one could not be made, and closes one that hangs."""
         owner = self
 
-        class Remembering(psycopg.Connection[tuple[Any, ...]]):
+        class Watched(psycopg.Connection[tuple[Any, ...]]):
             @classmethod
             def connect(cls, conninfo: str = "", **options: Any) -> Self:
                 try:
@@ -196,7 +199,15 @@ class Postgres:
                 owner._failure = None
                 return connection
 
-        return Remembering
+            def wait(self, gen: Any, *options: Any, **named: Any) -> Any:
+                try:
+                    return super().wait(owner._silence.watched(gen, self.info), *options, **named)
+                except SilentServerError as error:
+                    owner._failure = error
+                    self.pgconn.finish()
+                    raise
+
+        return Watched
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

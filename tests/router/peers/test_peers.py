@@ -18,7 +18,7 @@ from pointsman.config.model import GatewayConfig
 from pointsman.core.model import Caller
 from pointsman.router.front.legacy.sessions import LIFE_S, Record, SessionIds
 from pointsman.router.front.methods import initial_client
-from pointsman.router.peers.peers import Peers
+from pointsman.router.peers.peers import LOOK_S, Peers
 from pointsman.router.peers.replica import Replica, new_id, rendezvous, replica_in
 from pointsman.router.peers.signing import Signing
 from pointsman.router.peers.unix_sockets import UnixDirectory, listen
@@ -129,6 +129,34 @@ async def test_a_peer_that_accepts_and_never_answers_costs_the_client_nothing_el
                 connection.settimeout(10)
                 assert await asyncio.to_thread(_read_to_end, connection)
             assert (await first.send(call("echo", {"text": "on"}), headers=await first.open_session())).text == "on"
+
+
+async def test_a_peer_that_hangs_is_lost_once_it_counts_as_gone() -> None:
+    async with fronts() as ((first, _), known):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            known.replicas.append(Replica("00000001", f"tcp:127.0.0.1:{silent.getsockname()[1]}"))
+            sending = asyncio.ensure_future(first.send(call("echo"), headers=[("Mcp-Session-Id", "00000001.aa")]))
+            connection, _address = await asyncio.to_thread(silent.accept)
+            with connection:
+                await asyncio.sleep(2 * LOOK_S)
+                assert not sending.done()
+                del known.replicas[-1]
+                lost = await asyncio.wait_for(sending, 10)
+        assert lost.status == 502
+        assert "check before you repeat it" in lost.json["error"]["message"]
+
+
+async def test_a_peer_that_answers_keeps_what_is_under_way_although_it_seems_to_be_gone() -> None:
+    """As for a moment after an outage of the database."""
+    async with fronts() as ((first, second), known):
+        session = await first.open_session()
+        stream = await second.start(None, verb="GET", headers=session)
+        assert "200 OK" in await stream.head()
+        peers = second.front._peers
+        assert peers is not None
+        peers.directory = Known([peers.own])
+        await asyncio.sleep(3 * LOOK_S)
+        assert [each.id for each in peers._carried.values()] == [known.replicas[0].id]
 
 
 def _read_to_end(connection: socket.socket) -> bytes:

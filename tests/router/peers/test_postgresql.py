@@ -10,12 +10,13 @@ from typing import Any
 import httpx2
 import pytest
 
+from pointsman.router.state.replicas import GONE_S
 from tests.gateway_process import gateway_process
 from tests.postgres import Postgres
 from tests.router.conftest import audit_rows
-from tests.router.peers.cluster import TOKEN, Cluster, cluster
-from tests.router.peers.test_life import CLIENTS, load, replica_id
-from tests.router.peers.test_scenarios import execute
+from tests.router.peers.cluster import NEWS, TOKEN, Cluster, cluster
+from tests.router.peers.test_life import CLIENTS, load, replica_id, speaking
+from tests.router.peers.test_scenarios import UPDATED, execute
 from tests.router.raw_client import Speaker, speaker
 
 pytestmark = pytest.mark.replicas
@@ -86,6 +87,34 @@ async def test_a_replica_that_is_killed_loses_only_what_was_in_flight(postgres: 
         lost = [rows[tag] for tag in loaded.lost if tag in rows]  # the others found no gateway, and nothing ran
         assert {row["outcome"] for row in lost} <= {"interrupted", "ok"}  # ok: killed before it could answer
         assert {row["replica"] for row in [*lost, rows["stays"]]} == {killed}
+
+
+async def test_what_is_under_way_to_a_replica_that_hangs_ends_when_it_counts_as_gone(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    async with (
+        cluster(tmp_path, count=2, database=postgres.new_database()) as replicas,
+        speaking(replicas, 0, "legacy") as session,
+        speaking(replicas, 0, "modern") as one,
+    ):
+        params = execute("legacy:name", "parked")
+        parked = await one.result("tools/call", params)
+        answer = {"action": "accept", "content": {"name": "ada"}}
+        retry = params | {"inputResponses": {"q1": answer}, "requestState": parked["requestState"]}
+        one.url = session.url = replicas.gateways[1].url
+        replicas.gateways[0].send_signal(signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(GONE_S + 8):
+                lost, subscribed = await asyncio.gather(
+                    one.error("tools/call", retry), session.result("resources/subscribe", {"uri": NEWS})
+                )
+            assert "It may have been carried out all the same" in lost["message"]  # if the replica goes on
+            assert subscribed == {}
+            async with session.stream(NEWS) as changes:
+                replicas.news.push({"method": UPDATED, "params": {"uri": "note://a"}})
+                assert (await changes.next(UPDATED))["uri"] == NEWS
+        finally:
+            replicas.gateways[0].send_signal(signal.SIGCONT)
 
 
 async def _kill(replicas: Cluster) -> None:

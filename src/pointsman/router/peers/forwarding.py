@@ -101,12 +101,17 @@ async def read_response(reader: asyncio.StreamReader, most_bytes: int) -> tuple[
 
 
 async def forward(
-    replica: Replica, request: Request, message: bytes, ended: asyncio.Future[None], within_s: float | None
+    replica: Replica,
+    request: Request,
+    message: bytes,
+    ended: asyncio.Future[None],
+    hangs: asyncio.Future[None],
+    within_s: float | None,
 ) -> None:
     """Send `message` to the replica, and its response to the client of `request`.
 
-    Ends when the client disconnects, which the replica then notices as well, and when `ended` is done. The response
-    must begin `within_s`.
+    Ends when the client disconnects, which the replica then notices as well, and when `ended` is done. When `hangs`
+    is done, the replica is lost as if it had been killed. The response must begin `within_s`.
 
     Raises:
         UnreachableError, LostError: the client got nothing yet.
@@ -116,7 +121,10 @@ async def forward(
         answering = asyncio.ensure_future(_answer(reader, request, within_s))
         gone = asyncio.ensure_future(_until_disconnected(request.receive))
         try:
-            await asyncio.wait((answering, gone, ended), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((answering, gone, ended, hangs), return_when=asyncio.FIRST_COMPLETED)
+            if hangs.done():
+                writer.transport.abort()
+                await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
             if answering.done():
                 answering.result()
             elif ended.done() and not gone.done():

@@ -29,6 +29,7 @@ from pointsman.router.peers.signing import HEADER, HeaderLines, Signing, has_dig
 PEER_HOST: Final = "pointsman"  # the Host of carried requests; their first replica has checked the client's
 TELL_S: Final = 2.0  # for all replicas to hear of something
 AT_ONCE_S: Final = 5.0  # for what a replica answers before it does any work
+LOOK_S: Final = 1.0  # between looks whether the replicas live to which something is carried
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class Peers:
         self.heir_of: Callable[[str], str | None] = lambda replica_id: None
         """Which replica has the files of one that has ended; it answers from memory."""
         self._streams: set[asyncio.Future[None]] = set()  # GETs that are carried now
+        self._carried: dict[asyncio.Future[None], Replica] = {}  # what is under way; done: its replica hangs
+        self._watching: asyncio.Task[None] | None = None
         self._refused_by = ""  # the replica that last refused our signature
 
     @property
@@ -85,19 +88,26 @@ class Peers:
     async def carry(self, replica: Replica, request: Request, *, within_s: float | None = None) -> None:
         """Have the replica serve the request, and answer `within_s` if that is given.
 
+        A replica that hangs is lost when it counts as gone.
+
         Raises UnreachableError, RefusedError, LostError: the client has no answer yet.
         """
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        ended, hangs = loop.create_future(), loop.create_future()
         if request.verb == "GET":
             self._streams.add(ended)
+        self._carried[hangs] = replica
+        if self._watching is None or self._watching.done():
+            self._watching = loop.create_task(self._watch())
         try:
-            await forward(replica, request, self._message(replica, request), ended, within_s)
+            await forward(replica, request, self._message(replica, request), ended, hangs, within_s)
             self._refused_by = ""
         except RefusedError:
             self._report_refusal(replica)
             raise
         finally:
             self._streams.discard(ended)
+            del self._carried[hangs]
 
     async def carry_home(self, request: Request, key: str, home: str | None) -> bool:
         """Carry the request to `home`, or if that is gone to the first living replica in the order of `key`.
@@ -115,7 +125,8 @@ class Peers:
             except UnreachableError:
                 continue
             except LostError:
-                if not opens:  # a stream can be opened elsewhere without harm
+                # A stream can be opened elsewhere without harm; a subscription must be where the stream will be.
+                if not opens and self.find(replica.id):
                     raise
                 continue
             return True
@@ -143,6 +154,29 @@ class Peers:
         for ended in self._streams:
             if not ended.done():
                 ended.set_result(None)
+
+    async def _watch(self) -> None:
+        """Look for replicas that hang, while something is carried."""
+        while self._carried:
+            await asyncio.sleep(LOOK_S)
+            living = {replica.id for replica in self.directory.living()}
+            for replica in {one for one in self._carried.values() if one.id not in living}:
+                if not await self._answers(replica):
+                    logger.warning("replica %s hangs: what was carried to it is lost", replica.id)
+                    for hangs in [each for each, at in self._carried.items() if at == replica and not each.done()]:
+                        hangs.set_result(None)
+
+    async def _answers(self, replica: Replica) -> bool:
+        """After an outage of the database, all others seem to be gone for a moment."""
+        try:
+            async with asyncio.timeout(TELL_S), connected(replica) as (reader, writer):
+                writer.write(f"GET /health HTTP/1.1\r\nhost: {PEER_HOST}\r\nconnection: close\r\n\r\n".encode())
+                await read_head(reader)
+        except RefusedError:
+            return True
+        except (UnreachableError, LostError, TimeoutError):
+            return False
+        return True
 
     async def _tell(self, replica: Replica, request: Request) -> None:
         try:
