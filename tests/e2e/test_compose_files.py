@@ -91,6 +91,10 @@ def test_the_proxy_repeats_only_what_did_not_run() -> None:
     assert proxy_values("retry-on") == ["conn-failure 503"]
 
 
+def test_the_proxy_ends_calls_whose_client_has_gone() -> None:
+    assert "abortonclose" in proxy_values("option")
+
+
 def test_the_first_configuration_of_the_team_is_valid(tmp_path: Path) -> None:
     pytest.importorskip("psycopg_pool")
     file = tmp_path / "pointsman.yaml"

@@ -71,6 +71,9 @@ to [`listen.allowed_hosts`](../guide/operations.md#reverse-proxy-with-tls)."""
 UNKNOWN_ORIGIN = "unknown_origin"
 """In audit rows: a web page sent the request, and its origin is not allowed (HTTP 403). Next: if the page is yours, add
 its origin to `listen.allowed_origins`."""
+UNKNOWN_REPLICA = "unknown_replica"
+"""In audit rows: the request has a header `X-Pointsman-Peer` that no replica of this gateway has signed (HTTP 403).
+Next: leave the header out; if a replica sent it, compare the clocks and `state.request_keys` of the replicas."""
 TOKEN_EXPIRED = "token_expired"  # noqa: S105 - a code, no secret
 """In audit rows: an [access token](../guide/sign-in.md) has expired, is not valid yet, or has no time of expiry (HTTP
 401). Next: sign in again; if new tokens are refused, compare the clocks."""

@@ -340,7 +340,8 @@ def _ended(error: psycopg.OperationalError) -> bool:
 def refusal(error: psycopg.Error) -> str:
     """What was refused, why, and the next step, in one line: psycopg's others show the place in the statement."""
     step = "The log of PostgreSQL has the details."
-    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+    # Without a right on any schema of the search path, PostgreSQL knows no schema to create in.
+    if isinstance(error, (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName)):
         step = "Make the user of the address the owner of the database, or give it the right with GRANT."
     return f"PostgreSQL refused it: {_first_line(error).rstrip('.')}. {step}"
 

@@ -21,6 +21,7 @@ from pointsman.router.serving.state_folder import StateFolderError
 from pointsman.router.serving.tasks import DaemonError
 
 MOST_BYTES: Final = 64 << 10  # of a message between parent and worker
+BEAT_S: Final = 0.5  # between two signs of life of a worker that stops
 STOP, END = b"stop", b"end"  # what the parent tells a worker
 _MOST_CHARS: Final = 4096  # of a text in a message
 
@@ -66,9 +67,20 @@ async def _serve(launch: Launch, link: socket.socket, watchdog_s: float) -> None
             loop.remove_reader(link)
             end.set()
 
+    has_drained = False
+
     async def drained() -> None:
+        nonlocal has_drained
+        has_drained = True
         _tell(link, Told(drained=True))
         await end.wait()
+
+    async def beat() -> None:
+        """Let the parent tell a worker that drains from one that hangs."""
+        await stop.wait()
+        while True:
+            _tell(link, Told(alive=True, drained=has_drained))  # again: the parent may have missed it
+            await asyncio.sleep(BEAT_S)
 
     loop.add_reader(link, told)
     # The parent counts signals. A service manager may send them to all processes, so a second one means nothing here.
@@ -84,7 +96,11 @@ async def _serve(launch: Launch, link: socket.socket, watchdog_s: float) -> None
         applied=lambda: _tell(link, Told(applied=True)),
         drained=drained,
     )
-    await serve(own, stop)
+    beating = asyncio.ensure_future(beat())
+    try:
+        await serve(own, stop)
+    finally:
+        beating.cancel()
 
 
 class _Watched(ServiceManager):

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from pointsman import __version__
 from pointsman.config.errors import ConfigError
 from pointsman.config.model import GatewayConfig
+from pointsman.router.daemon import GRACE_S
 from pointsman.router.launch import Launch
 from pointsman.router.serving.log_file import PlainLogFile, logged_plainly
 from pointsman.router.serving.reload import keeping_started, without_revoked
@@ -33,12 +34,13 @@ from pointsman.router.serving.socket import reserve
 from pointsman.router.serving.state_folder import workers_folder
 from pointsman.router.serving.tasks import Backoff
 from pointsman.router.serving.workers_file import WorkerNote, note_of, remove_note, write_note
-from pointsman.router.worker import END, MOST_BYTES, STOP, Told, run_worker
+from pointsman.router.worker import BEAT_S, END, MOST_BYTES, STOP, Told, run_worker
 
 FIRST_DELAY_S: Final = 0.25  # before a worker that ended is started again, as with servers
 LONGEST_DELAY_S: Final = 60.0
 STEADY_S: Final = 60.0  # a worker that ran this long resets the backoff
 HANG_S = 60.0  # a worker that is silent for longer is replaced, unless a service manager has a watchdog of its own
+STOP_MARGIN_S: Final = 2.0  # for a worker that stops, beyond the time for its calls; it speaks more often then
 _HANDLED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 logger = logging.getLogger(__name__)
@@ -140,6 +142,7 @@ class Parent:
         self._signals = -1
         self._up = False  # all workers have been ready
         self._stopping = False
+        self._stopped = 0.0  # when the workers were told to stop
         self._failure = ""  # why the first start failed
         self._url = ""
         self._page = ""  # the link of the worker that made the first one
@@ -190,25 +193,39 @@ class Parent:
         """How long nothing is to be done here: until a worker is to be started, or has been silent for too long."""
         starts = [worker.due for worker in self._workers if worker.due is not None]
         ends = [worker.heard + self._limit_s for worker in self._living if worker.ready]
-        return min((self._silence_s / 2, *(max(0.0, due - time.monotonic()) for due in (*starts, *ends))))
+        longest_s = BEAT_S if self._stopping else self._silence_s / 2
+        return min((longest_s, *(max(0.0, due - time.monotonic()) for due in (*starts, *ends))))
 
     def _watch(self) -> None:
-        """Say that this process is alive, and kill a worker that has been silent for too long.
-
-        A worker whose daemon has drained only ends its servers, for some seconds, and says no more.
-        """
+        """Say that this process is alive, and kill a worker that has been silent for too long."""
         limit_s, now, before = self._limit_s, time.monotonic(), self._watched
         if not self._stopping and self._manager.watchdog_s:
             self._manager.alive()
         self._watched = now
         for worker in self._living:
-            if now - before > limit_s:  # this process was stopped itself
+            if now - before > (STOP_MARGIN_S if self._stopping else limit_s):  # this process was stopped itself
                 worker.heard = now
             if worker.ready and now - worker.heard >= limit_s:
-                worker.reason = f"it has not answered for {limit_s:g} s"
-                logger.error("worker %d (process %d) is killed: %s", worker.number, worker.pid, worker.reason)
-                os.kill(worker.pid, signal.SIGKILL)
-                worker.heard = now
+                self._kill(worker, f"it has not answered for {limit_s:g} s")
+            elif self._hinders_stop(worker, now):
+                within = f"it has not drained within {self._stop_s:g} s"
+                self._kill(worker, f"{within}, and has been silent for {STOP_MARGIN_S:g} s")
+
+    @property
+    def _stop_s(self) -> float:
+        """How long a worker may take to drain, even if it is silent."""
+        return self._launch.config.listen.drain_for(replica=False) + GRACE_S + STOP_MARGIN_S
+
+    def _hinders_stop(self, worker: _Worker, now: float) -> bool:
+        """Whether the others wait for a worker that hangs. One that drains for longer still says that it is alive."""
+        if not self._stopping or worker.drained or now - self._stopped < self._stop_s:
+            return False
+        return now - max(worker.heard, self._stopped) >= STOP_MARGIN_S
+
+    def _kill(self, worker: _Worker, reason: str) -> None:
+        worker.reason, worker.heard = reason, time.monotonic()
+        logger.error("worker %d (process %d) is killed: %s", worker.number, worker.pid, reason)
+        os.kill(worker.pid, signal.SIGKILL)
 
     def _write_note(self) -> None:
         """Let the owner's commands know how the workers are, if that has changed."""
@@ -343,7 +360,7 @@ class Parent:
             self._launch.summary(told.summary)
             self._manager.status(f"{len(self._workers)} workers with {told.summary}")
         self._outdated |= told.applied
-        if told.drained:
+        if told.drained and not worker.drained:
             worker.drained = True
             self._end_if_all_drained()
 
@@ -402,7 +419,8 @@ class Parent:
         self._reap()
 
     def _stop(self) -> None:
-        self._stopping = True
+        self._stopping, self._stopped = True, time.monotonic()
+        self._watched = self._stopped
         self._manager.stopping()
         with suppress(OSError):  # without this process, it is not believed
             remove_note(self._launch.state_dir)

@@ -179,6 +179,22 @@ def test_nothing_found_is_said_on_stderr_only(tmp_path: Path) -> None:
     assert "No matching audit rows" in result.stderr
 
 
+def test_nothing_found_without_a_gateway_says_where_was_looked_for_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POINTSMAN_CONFIG_DIR", str(tmp_path / "own"))
+    said = run(tmp_path, "list").stderr
+    assert "No gateway runs, and there is no configuration" in said
+    assert f"(./pointsman.yaml and {tmp_path / 'own' / 'pointsman.yaml'})" in said
+    assert "--config FILE" in said
+    config = tmp_path / "pointsman.yaml"
+    config.write_text("{}")
+    said = run(tmp_path, "list").stderr
+    assert f"No gateway runs, and {config} names no database; --config FILE names another configuration." in said
+    assert run(tmp_path, "list", "--config", str(config)).stderr == f"No matching audit rows in {tmp_path}.\n"
+
+
 def test_a_folder_that_does_not_exist_is_named_with_the_next_step(tmp_path: Path) -> None:
     result = run(tmp_path / "nowhere", "list")
     assert result.exit_code == 2

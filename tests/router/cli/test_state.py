@@ -155,6 +155,21 @@ def test_the_configuration_of_a_stopped_gateway_can_be_named(tmp_path: Path, fil
     assert "Name the configuration with --config" in run(files, "--to", "sqlite").output
 
 
+@pytest.mark.parametrize("command", ["list", "tail"])
+def test_the_audit_of_a_stopped_gateway_is_read_where_the_named_configuration_says(
+    tmp_path: Path, files: Path, database_url: str, command: str
+) -> None:
+    copied(files, "--to", database_url)
+    config, empty = tmp_path / "elsewhere.yaml", tmp_path / "empty"
+    config.write_text(json.dumps({"state": {"database": database_url}}))
+    empty.mkdir()
+    arguments = ["audit", command, "--json", "--config", str(config), "--state-dir", str(empty)]
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 41 if command == "list" else 20), result.output
+    missing = CliRunner().invoke(main, [*arguments, "--config", str(tmp_path / "missing.yaml")])
+    assert (missing.exit_code, "missing.yaml" in missing.output) == (2, True)
+
+
 @pytest.mark.parametrize("target", ["sqlite", "postgresql://me@127.0.0.1:1/x"])
 def test_a_named_configuration_that_cannot_be_used_is_an_error(tmp_path: Path, files: Path, target: str) -> None:
     missing, broken = tmp_path / "missing.yaml", tmp_path / "broken.yaml"

@@ -14,6 +14,8 @@ import pytest
 
 from pointsman.router.peers.signing import WINDOW_S, ForgedError, Signing, has_digest, target_of
 from tests.gateway_process import GatewayProcess
+from tests.router.cli.commands import run
+from tests.router.conftest import audit_rows
 from tests.router.peers.cluster import Cluster, cluster
 from tests.router.peers.test_scenarios import FORMS, execute
 from tests.router.raw_client import Speaker, speaker
@@ -82,6 +84,16 @@ async def test_a_stranger_with_a_header_of_its_own_is_refused(peer: Callable[...
     for mark in marks:
         assert await refused(await sender.send({**sender.head, "X-Pointsman-Peer": mark}))
     assert await refused(await peer(key=OTHER_KEY).send(peer(key=OTHER_KEY).signed()))
+
+
+async def test_doctor_names_a_header_that_is_not_from_a_replica(two: Cluster, peer: Callable[..., Peer]) -> None:
+    sender = peer()
+    assert await refused(await sender.send({**sender.head, "X-Pointsman-Peer": "1"}))
+    rows = [row for row in await audit_rows(two.state_dir) if row["outcome"] == "denied"]
+    assert {row["code"] for row in rows} == {"unknown_replica"}
+    examined = (await run(two.folder, "doctor")).stdout
+    assert "it sent a header `X-Pointsman-Peer` that is not from a replica of this gateway" in examined
+    assert "there is no project of the name" not in examined
 
 
 async def test_an_old_an_early_and_a_misdirected_message_are_refused(peer: Callable[..., Peer]) -> None:

@@ -124,6 +124,27 @@ async def _dead_run_moved(replicas: Cluster) -> None:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.proxies
+@pytest.mark.parametrize("kind", ["haproxy", "caddy"])
+async def test_a_modern_client_that_closes_its_connection_cancels_the_call(kind: str, tmp_path: Path) -> None:
+    async with cluster(tmp_path) as replicas, replicas.proxy(kind):
+        async with httpx2.AsyncClient(timeout=LONG_S) as http:
+            one = Speaker("modern", http, replicas.through.url, dict(replicas.through.headers))
+            calling = asyncio.ensure_future(one.message("tools/call", execute("modern:stay", "closed")))
+            await replicas.until_noted("began", "closed")
+            calling.cancel()
+        await replicas.until_noted("cancelled", "closed")
+
+
+@pytest.mark.proxies
+@pytest.mark.parametrize("kind", ["haproxy", "caddy"])
+async def test_events_pass_a_proxy_at_once(kind: str, tmp_path: Path) -> None:
+    async with cluster(tmp_path) as replicas, replicas.proxy(kind):
+        async with asyncio.timeout(LONG_S), speaker(replicas.through, "legacy", capabilities=FORMS) as one:
+            asked = await one.answering("tools/call", execute("legacy:name", "t"), {"action": "decline"})
+        assert "content" in asked  # the question was an event of the stream, before its end
+
+
 @asynccontextmanager
 async def speaking(replicas: Cluster, number: int, era: Any) -> AsyncIterator[Speaker]:
     async with asyncio.timeout(LONG_S), speaker(replicas.gateways[number], era, capabilities=FORMS) as one:

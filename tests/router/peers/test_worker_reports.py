@@ -116,6 +116,25 @@ async def test_a_server_of_a_worker_that_hangs_is_not_restarted_or_stopped_but_e
         assert ".." not in examined.replace("...", "")
 
 
+async def test_a_stop_does_not_wait_for_a_worker_that_hangs(tmp_path: Path) -> None:
+    async with tuned_workers(tmp_path, {"workers": 3}, HANG_S=NEVER_S) as cluster:
+        gateway, pids = cluster.gateways[0], await numbered_processes_of(cluster)
+        os.kill(pids[0], signal.SIGSTOP)
+        assert await gateway.stop() == 0
+        said = f"worker 1 (process {pids[0]}) is killed: it has not drained within 10 s, and has been silent for 2 s"
+        assert gateway.stderr.count(said) == 1
+        assert gateway.stderr.count(" is killed: ") == 1
+        assert said in log_path(cluster.state_dir).read_text()
+
+
+async def test_a_stop_waits_for_a_worker_that_still_drains(tmp_path: Path) -> None:
+    async with tuned_workers(tmp_path, {"listen": {"drain_s": 5}}, GRACE_S=-5.0) as cluster:  # due at once
+        gateway = cluster.gateways[0]
+        assert await gateway.stop() == 0
+        assert gateway.stderr.count("draining: calls are taken for another 5 s") == 2
+        assert " is killed: " not in gateway.stderr
+
+
 def test_the_parent_waits_no_longer_than_until_a_worker_has_been_silent_for_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

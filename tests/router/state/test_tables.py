@@ -77,6 +77,23 @@ def test_what_postgresql_refuses_is_one_line_with_a_next_step(database_url: str)
     )
 
 
+def test_a_user_without_a_schema_to_create_in_gets_the_same_next_step(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as owner:
+        owner.execute("CREATE ROLE nobody LOGIN")
+        owner.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+        try:
+            stranger = Postgres(database_url.replace("postgres@", "nobody@"), program="test")
+            with pytest.raises(StateAwayError) as raised, StateTables(stranger).connection():
+                pass
+            stranger.close()
+        finally:
+            owner.execute("DROP ROLE nobody")
+    assert str(raised.value) == (
+        "PostgreSQL refused it: no schema has been selected to create in. Make the user of the address the owner of the "
+        "database, or give it the right with GRANT."
+    )
+
+
 def test_a_statement_that_fails_is_one_line(tables: list[StateTables]) -> None:
     with pytest.raises(StateAwayError) as raised, tables[0].connection() as connection:
         connection.execute("SELECT nothing FROM replicas")

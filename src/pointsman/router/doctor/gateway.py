@@ -21,6 +21,7 @@ from pointsman.core.errors import (
     TOKEN_SIGNATURE,
     UNKNOWN_HOST,
     UNKNOWN_ORIGIN,
+    UNKNOWN_REPLICA,
 )
 from pointsman.core.model import NEEDS_SIGN_IN
 from pointsman.router.audit.kept import READ_ERRORS
@@ -73,6 +74,8 @@ _REFUSALS = {
     "`listen.allowed_hosts`, with its port if the URL has one",
     UNKNOWN_ORIGIN: "a web page sent it, whose origin is not allowed; if the page is yours, add its origin to "
     "`listen.allowed_origins`, and serve it through your own proxy, because answers carry no CORS headers",
+    UNKNOWN_REPLICA: "it sent a header `X-Pointsman-Peer` that is not from a replica of this gateway; let the client "
+    "or the proxy leave it out, and if a replica sent it, compare the clocks and `state.request_keys` of the replicas",
     "denied": "there is no project of the name that it sent, or the token does not include it; "
     "`pointsman project list` and `pointsman token list` show what there is",
     TOKEN_EXPIRED: "its access token has expired or is not valid yet; sign in again in the client, and if that does "

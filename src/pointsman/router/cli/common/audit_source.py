@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import load_state
-from pointsman.config.paths import find_config, state_folder
+from pointsman.config.paths import FILE_NAME, find_config, state_folder, user_config
 from pointsman.config.settings import Settings
 from pointsman.router.audit.query import Source
 from pointsman.router.audit.source import audit_source
@@ -27,9 +27,22 @@ def audited_folder(option: Path | None, settings: Settings) -> Path:
     return folder
 
 
-def audit_of(folder: Path, settings: Settings) -> Source:
-    """Return where the rows of the gateway with this state folder are."""
-    return audit_source(folder, database_of(folder, settings))
+def audit_of(folder: Path, settings: Settings, option: Path | None = None) -> Source:
+    """Return where the rows of the gateway with this state folder are. For `option` see `database_of`."""
+    return audit_source(folder, database_of(folder, settings, option))
+
+
+def where_looked(folder: Path, settings: Settings, option: Path | None) -> str:
+    """Say by which file the rows are in the state folder, if that is a guess: the gateway may have had another."""
+    if option is not None or find_running(folder) is not None:
+        return ""
+    if (path := config_of(folder, settings)) is not None:
+        return f" No gateway runs, and {path} names no database; --config FILE names another configuration."
+    places = settings.config or f"./{FILE_NAME} and {user_config(settings, os.environ)}"
+    return (
+        f" No gateway runs, and there is no configuration ({places}) that could name a database; --config FILE names "
+        "the one that the gateway was started with."
+    )
 
 
 def database_of(folder: Path, settings: Settings, option: Path | None = None) -> SecretStr | None:

@@ -22,8 +22,14 @@ from pointsman.router.audit.display import Table, in_blocks, json_lines
 from pointsman.router.audit.kept import AuditDatabaseError
 from pointsman.router.audit.query import Filter, Source, follow, read_rows
 from pointsman.router.audit.rows import ENDINGS, KINDS, Row
-from pointsman.router.cli.common.audit_source import audit_of, audited_folder
-from pointsman.router.cli.common.options import CommandError, ConfigCommandError, note, report_config_errors
+from pointsman.router.cli.common.audit_source import audit_of, audited_folder, where_looked
+from pointsman.router.cli.common.options import (
+    CommandError,
+    ConfigCommandError,
+    edited_config_option,
+    note,
+    report_config_errors,
+)
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
@@ -75,6 +81,7 @@ def row_options(command: _Command) -> _Command:
             click.option("--kind", type=click.Choice(KINDS), help="Only rows of this kind."),
             click.option("--outcome", type=click.Choice(ENDINGS), help="Only calls that ended this way."),
             click.option("--code", help="Only this error code, for example timeout or unknown_tool."),
+            edited_config_option,
             click.option("--state-dir", type=GivenPath(file_okay=False), help="The gateway's state folder."),
         )
     ):
@@ -113,12 +120,14 @@ def audit() -> None:
 @row_options
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the latest N rows.")
 @report_read_errors
-def list_(as_json: bool, limit: int | None, state_dir: Path | None, **wanted: Any) -> None:
+def list_(
+    as_json: bool, limit: int | None, config_file: Path | None, state_dir: Path | None, **wanted: Any
+) -> None:
     """Print rows, oldest first."""
-    source = _source(state_dir)
+    source = _source(state_dir, config_file)
     count = _print(read_rows(source, Filter(**wanted), newest=limit), as_json, Table())
     if not count and not as_json:
-        note(f"No matching audit rows in {source if isinstance(source, Path) else 'PostgreSQL'}.")
+        note(_nothing_found(source, config_file))
 
 
 @audit.command()
@@ -128,9 +137,11 @@ def list_(as_json: bool, limit: int | None, state_dir: Path | None, **wanted: An
 )
 @click.option("-f", "--follow", "following", is_flag=True, help="Keep running and print each row when its call ends.")
 @report_read_errors
-def tail(as_json: bool, lines: int, following: bool, state_dir: Path | None, **wanted: Any) -> None:
+def tail(
+    as_json: bool, lines: int, following: bool, config_file: Path | None, state_dir: Path | None, **wanted: Any
+) -> None:
     """Print the latest rows; -f follows new ones."""
-    source = _source(state_dir)
+    source = _source(state_dir, config_file)
     chosen = Filter(**wanted)
     if not following:
         _print(read_rows(source, chosen, newest=lines), as_json, Table())
@@ -150,11 +161,19 @@ def _say_outage(error: AuditDatabaseError | None) -> None:
         note(f"Could not read the state database: {error} Rows follow when it is back.")
 
 
-def _source(option: Path | None) -> Source:
+def _nothing_found(source: Source, config_file: Path | None) -> str:
+    if not isinstance(source, Path):
+        return "No matching audit rows in PostgreSQL."
+    with report_config_errors():
+        looked = where_looked(source, read_settings(), config_file)
+    return f"No matching audit rows in {source}.{looked}"
+
+
+def _source(option: Path | None, config_file: Path | None) -> Source:
     with report_config_errors():
         settings = read_settings()
         folder = audited_folder(option, settings)
-        source = audit_of(folder, settings)
+        source = audit_of(folder, settings, config_file)
     if isinstance(source, Path) and not folder.is_dir():
         raise ConfigCommandError(
             f"State folder {folder} does not exist. Start the gateway once, or pass its folder with --state-dir."

@@ -12,6 +12,7 @@ from pointsman.core.errors import (
     BAD_REQUEST,
     OVERLOADED,
     TOO_LARGE,
+    UNKNOWN_REPLICA,
     ForbiddenError,
     RateLimitedError,
     ScopeError,
@@ -180,6 +181,7 @@ def not_from_a_replica() -> HttpError:
         "The header X-Pointsman-Peer is not from a replica of this gateway. Leave it out; if this is one, compare the "
         "clocks and `state.request_keys` of the replicas.",
         headers=((HEADER, REFUSED),),
+        audit_code=UNKNOWN_REPLICA,
     )
 
 

@@ -39,6 +39,7 @@ _WHY = {
     "rate_limited": "sends more than its share",
     "unknown_host": "uses a name that the gateway does not have",
     "unknown_origin": "is a web page that may not use the gateway",
+    "unknown_replica": "says that it is a replica of the gateway, and is not",
 }
 
 
