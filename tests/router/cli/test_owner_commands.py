@@ -90,6 +90,14 @@ async def test_a_tool_that_takes_text_gets_the_text_that_was_typed(shop: Shop, t
         assert shop.ran()[-1]["params"]["arguments"] == {"object": word, "coats": 2}
 
 
+async def test_so_does_a_tool_of_a_server_that_is_just_starting(tmp_path: Path) -> None:
+    server = workshop(tmp_path / "trace")
+    late = {"command": "sh", "args": ["-c", 'sleep 1; exec "$0" "$@"', server["command"], *server["args"]]}
+    async with gateway_process(tmp_path, {"servers": {"shop": late}}, without=("shop",)):
+        typed = await run(tmp_path, "tools", "call", "shop:paint", "object=1")
+    assert typed.code == 0, typed.stderr
+
+
 async def test_arguments_that_cannot_be_sent_are_explained(shop: Shop, tmp_path: Path) -> None:
     for sent, words in (
         ('{"object": "' + "x" * (1 << 20) + '"}', "takes 1048"),

@@ -24,7 +24,7 @@ from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.errors import closest
 from pointsman.config.secrets import mask_secrets
 from pointsman.config.sections.server import Server
-from pointsman.core.errors import ServerUnavailableError
+from pointsman.core.errors import GatewayError, ServerUnavailableError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import CannotAskError, Client, FrontRequest, ProtocolError
 from pointsman.router.downstream.server.server import DownstreamServer
@@ -283,7 +283,7 @@ async def call(
     if server is not None and not server.enabled:
         raise _disabled(server_id)
     if words:
-        arguments = typed(arguments, words, _input_schema(parts, tool_key))
+        arguments = typed(arguments, words, await _input_schema(parts, tool_key))
     config = parts.current.config
     longest_s = max((config.timeouts_of(server).call_s for server in config.servers.values()), default=0.0)
     given = {"toolKey": tool_key, "arguments": arguments}
@@ -423,12 +423,11 @@ def _tool_names(parts: Parts, server_id: str) -> list[str]:
     return list(listed.items) if listed is not None else []
 
 
-def _input_schema(parts: Parts, tool_key: str) -> Any:
-    """None: the server has listed no such tool."""
-    server_id, _, name = tool_key.partition(":")
-    listed = parts.catalog.last_list(server_id)
-    tool = listed.items.get(name) if listed is not None else None
-    return tool.tool.get("inputSchema") if tool is not None else None
+async def _input_schema(parts: Parts, tool_key: str) -> Any:
+    """None: the tool cannot be called now, and the call will say why."""
+    with suppress(GatewayError):
+        return (await parts.catalog.resolve(OWNER, tool_key)).tool.get("inputSchema")
+    return None
 
 
 def _shown(tool: Json) -> Json:
