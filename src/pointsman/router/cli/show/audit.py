@@ -120,9 +120,7 @@ def audit() -> None:
 @row_options
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the latest N rows.")
 @report_read_errors
-def list_(
-    as_json: bool, limit: int | None, config_file: Path | None, state_dir: Path | None, **wanted: Any
-) -> None:
+def list_(as_json: bool, limit: int | None, config_file: Path | None, state_dir: Path | None, **wanted: Any) -> None:
     """Print rows, oldest first."""
     source = _source(state_dir, config_file)
     count = _print(read_rows(source, Filter(**wanted), newest=limit), as_json, Table())
