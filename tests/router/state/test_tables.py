@@ -89,8 +89,8 @@ def test_a_user_without_a_schema_to_create_in_gets_the_same_next_step(database_u
         finally:
             owner.execute("DROP ROLE nobody")
     assert str(raised.value) == (
-        "PostgreSQL refused it: no schema has been selected to create in. Make the user of the address the owner of the "
-        "database, or give it the right with GRANT."
+        "PostgreSQL refused it: no schema has been selected to create in. Make the user of the address the owner of "
+        "the database, or give it the right with GRANT."
     )
 
 
