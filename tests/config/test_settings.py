@@ -107,3 +107,17 @@ def test_a_wrong_address_in_the_environment_is_not_repeated(monkeypatch: pytest.
     with pytest.raises(ConfigError, match=r"POINTSMAN_DATABASE: is not an address of PostgreSQL") as failure:
         read_settings()
     assert "hunter2" not in str(failure.value)
+
+
+def test_workers_on_a_database_are_reported_with_the_other_problems_of_a_file() -> None:
+    text = """\
+workers: 3
+state: {database: "postgresql://me@db/x", request_keys: ["%s"]}
+servers: {far: {url: "https://mcp.example/mcp", placement: each}}
+""" % ("k" * 64)
+    with pytest.raises(ConfigError) as raised:
+        parse(text, "f.yaml", {})
+    said = [str(problem) for problem in raised.value.problems]
+    assert len(said) == 2
+    assert ["placement" in each for each in said].count(True) == 1
+    assert ["workers: must be 1 with a database" in each for each in said].count(True) == 1

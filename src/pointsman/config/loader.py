@@ -13,7 +13,16 @@ from pydantic import ValidationError
 
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import NotRegularFileError, open_regular
-from pointsman.config.model import ANY, NO_WORKERS, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, State, Token
+from pointsman.config.model import (
+    ANY,
+    MAX_WORKERS,
+    NO_WORKERS,
+    RESERVED_SERVER_ID,
+    UNASSIGNED,
+    GatewayConfig,
+    State,
+    Token,
+)
 from pointsman.config.model_errors import explain
 from pointsman.config.pasted import CLIENT_SECTION, accept_pasted, mended_id
 from pointsman.config.tool_patterns import named_server
@@ -92,6 +101,8 @@ def validate(document: Document) -> GatewayConfig:
         config = GatewayConfig.model_validate(document.data, context={"folder": document.folder})
     except ValidationError as error:
         explain(error, document)
+        if _asks_for_workers_on_database(document.data):
+            document.add_problem(("workers",), NO_WORKERS)
         raise ConfigError(document.problems) from None
     if config.workers > 1 and config.state.database is not None:
         document.add_problem(("workers",), NO_WORKERS)
@@ -100,6 +111,15 @@ def validate(document: Document) -> GatewayConfig:
     notes = sorted(document.notes, key=lambda note: (note.line or 0, note.column or 0))
     unread = (render(path) for path, is_unread in document.secrets.items() if is_unread)
     return config.with_notes((str(note) for note in notes), _empty_variables(document), unread)
+
+
+def _asks_for_workers_on_database(data: object) -> bool:
+    """For a file with other problems, of which there is no model to ask."""
+    if not isinstance(data, dict):
+        return False
+    workers, state = data.get("workers"), data.get("state")
+    several = isinstance(workers, int) and 1 < workers <= MAX_WORKERS
+    return several and isinstance(state, dict) and bool(state.get("database"))
 
 
 def _check_secrets_are_allowed(document: Document) -> None:

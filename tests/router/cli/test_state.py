@@ -70,7 +70,8 @@ def test_to_postgresql_and_back_every_row_and_value_arrives_once(
     tmp_path: Path, files: Path, database_url: str
 ) -> None:
     before = rows(files)
-    first = {"rows": 41, "rowsAdded": 41, "values": 2, "valuesWritten": 2, "differing": [], "archives": {}}
+    counts = {"rows": 41, "rowsAdded": 41, "rowsInJournal": 1, "values": 2, "valuesWritten": 2}
+    first = {**counts, "differing": [], "archives": {}}
     assert copied(files, "--to", database_url) == first
     assert copied(files, "--to", database_url) == first | {"rowsAdded": 0, "valuesWritten": 0}
     with opened(database_url) as postgres:
@@ -153,6 +154,12 @@ def test_the_configuration_of_a_stopped_gateway_can_be_named(tmp_path: Path, fil
     back = copied(files, "--to", str(tmp_path / "back"), "--config", str(config))
     assert (back["rowsAdded"], list(back["archives"])) == (41, ["notes"])
     assert "Name the configuration with --config" in run(files, "--to", "sqlite").output
+
+
+def test_rows_that_wait_in_the_journal_are_mentioned(files: Path, database_url: str) -> None:
+    assert copied(files, "--to", database_url)["rowsInJournal"] == 1
+    said = run(files, "--to", database_url).output
+    assert "The journal has 1 more audit row; the running gateway, or else the next start, moves it." in said
 
 
 @pytest.mark.parametrize("command", ["list", "tail"])

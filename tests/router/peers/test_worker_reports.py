@@ -81,6 +81,36 @@ async def test_workers_that_do_not_run_are_named_with_the_reason_and_the_next_st
         assert "No gateway runs" in (await command(cluster, "status")).stderr
 
 
+async def test_status_shows_for_how_long_the_parent_runs(tmp_path: Path) -> None:
+    async with tuned_workers(tmp_path, {}) as cluster:
+        pids = await numbered_processes_of(cluster)
+        await asyncio.sleep(3)  # so that the workers which are started now are younger
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(LONG_S):
+            while (told := await command(cluster, "status", "--json")).code:
+                await asyncio.sleep(0.1)
+        assert told.json["parentUptimeS"] >= told.json["uptimeS"] + 3
+        (up,) = [line for line in (await command(cluster, "status")).stdout.splitlines() if line.startswith("  up ")]
+        assert int(up.split()[1]) >= told.json["parentUptimeS"]
+
+
+async def test_status_names_a_worker_whose_end_the_parent_has_not_noticed(tmp_path: Path) -> None:
+    async with tuned_workers(tmp_path, {}) as cluster:
+        gateway, pids = cluster.gateways[0], await numbered_processes_of(cluster)
+        os.kill(gateway.pid, signal.SIGSTOP)
+        try:
+            os.kill(pids[0], signal.SIGKILL)
+            async with asyncio.timeout(LONG_S):
+                while "worker 1" not in (shown := (await command(cluster, "status")).stdout) or "no answer" in shown:
+                    await asyncio.sleep(0.1)
+        finally:
+            os.kill(gateway.pid, signal.SIGCONT)
+        (row,) = [line for line in shown.splitlines() if line.split()[:2] == ["worker", "1"]]
+        assert "not running" in row
+        assert f"Worker 1 of 2 does not run: process {pids[0]} has ended, and the parent has not noticed it" in row
+
+
 async def test_the_note_of_the_parent_ends_with_it_and_others_cannot_read_it(tmp_path: Path) -> None:
     async with tuned_workers(tmp_path, {}) as cluster:
         file = cluster.state_dir / "replicas" / "workers" / "workers.json"

@@ -40,6 +40,7 @@ __all__ = [
     "LastUse",
     "Page",
     "Source",
+    "count_in_journal",
     "follow",
     "last_uses",
     "read_calls",
@@ -128,6 +129,17 @@ def read_rounds(source: Source, seq: int, request_id: str | None = None) -> list
 def read_calls(source: Source, wanted: Filter, *, backwards: bool = False) -> Iterator[Call]:
     """Return the matching calls as intent and outcome. Raises as `read_rows`."""
     return map(_call, _read(source, wanted, backwards=backwards))
+
+
+def count_in_journal(source: Source) -> int:
+    """Return how many rows have not been moved from the journal yet. Raises as `read_rows`."""
+    kept = _kept(source)
+    places = {(run, intent.seq) for run, intent in _read_journal(kept.journal)[0]}
+    if not places:
+        return 0
+    first = min(seq for _, seq in places)
+    with kept.read(Filter(after_seq=first - 1), backwards=False) as moved:
+        return len(places.difference((stored[0], stored[1]) for stored in moved))
 
 
 _IN_PROGRESS = (None,) * len(OUTCOME)

@@ -15,6 +15,7 @@ from pointsman.config.settings import Settings, read_settings
 from pointsman.core.extras import install_command, postgres_is_installed
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.kept import READ_ERRORS, KeptRows, RowWriter, copy_rows
+from pointsman.router.audit.query import count_in_journal
 from pointsman.router.audit.sqlite_rows import SqliteRows
 from pointsman.router.audit.store import Store
 from pointsman.router.cli.common.archive_copy import ArchiveCopyError, copy_archives
@@ -77,17 +78,25 @@ def copy(target: str, overwrite: bool, config_file: Path | None, state_dir: Path
     try:
         with _opened(target, folder, source) as (rows, values, to_rows, to_values):
             found, added = copy_rows(rows, to_rows)
+            waiting = count_in_journal(rows)
             keys, written, differing = copy_values(values, to_values, overwrite=overwrite)
         archives = copy_archives(target, folder, source, ids)
     except (*READ_ERRORS, StateAwayError, ArchiveCopyError) as error:
         raise CommandError(f"The copy is not complete: {error} What was copied stays; repeat the command.") from None
     if as_json:
         figures = {"rows": found, "rowsAdded": added, "values": keys, "valuesWritten": written, "differing": differing}
-        print_json(figures | {"archives": {id_: asdict(copied) for id_, copied in archives.items()}})
+        print_json(
+            figures
+            | {"rowsInJournal": waiting}
+            | {"archives": {id_: asdict(copied) for id_, copied in archives.items()}}
+        )
         return
     echo(f"Copied {added:,} of {plural(found, 'audit row')} and {written:,} of {plural(keys, 'value')}.")
     if found > added or keys > written + len(differing):
         note("The others were there.")
+    if waiting:
+        rest = f"The journal has {plural(waiting, 'more audit row')}"
+        note(f"{rest}; the running gateway, or else the next start, moves {'it' if waiting == 1 else 'them'}.")
     if differing:
         shown = ", ".join(differing[:_SHOWN_KEYS])
         note(f"Left {plural(len(differing), 'value')} that the target has otherwise ({shown}); --overwrite takes ours.")

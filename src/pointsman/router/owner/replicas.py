@@ -7,6 +7,7 @@ gateway without replicas only does its own part.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,7 +31,7 @@ from pointsman.router.owner.operations import (
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replica_names import at_start, replica_name
 from pointsman.router.serving import state_folder
-from pointsman.router.serving.workers_file import problems, read_note
+from pointsman.router.serving.workers_file import problems, read_note, runs
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -291,15 +292,16 @@ def _workers(parts: Parts) -> Json:
         return {}
     wrong = {worker.number: text for worker, text in problems(note)}
     return {
+        "parentUptimeS": round(max(time.time() - note.started, 0.0)),
         "workers": [
             {
                 "worker": one.number,
                 "process": one.process or None,
-                "state": "ready" if one.ready else "starting" if one.process else "not running",
+                "state": "not running" if not runs(one) else "ready" if one.ready else "starting",
                 "problem": wrong.get(one.number, ""),
             }
             for one in note.workers
-        ]
+        ],
     }
 
 

@@ -36,10 +36,12 @@ class WorkersNote(msgspec.Struct, frozen=True):
     silence_s: float  # a worker that is silent for longer is replaced
     url: str = ""  # empty: they have not been ready yet
     workers: tuple[WorkerNote, ...] = ()
+    started: float = 0.0  # when that process began, on the wall clock
 
 
 def note_of(process: int, configuration: Path, silence_s: float) -> WorkersNote:
-    return WorkersNote(process, _began(process) or 0, str(configuration.absolute()), silence_s)
+    path = str(configuration.absolute())
+    return WorkersNote(process, _began(process) or 0, path, silence_s, started=time.time())
 
 
 def write_note(state_dir: Path, note: WorkersNote) -> None:
@@ -75,9 +77,16 @@ def problems(note: WorkersNote) -> Iterator[tuple[WorkerNote, str]]:
             wait_s = math.ceil(one.next_start - time.time())
             when = f"in {wait_s} s" if wait_s > 0 else "now"
             yield one, f"{name} does not run{reason}. It is started again {when}."
+        elif not runs(one):
+            yield one, f"{name} does not run: process {one.process} has ended, and the parent has not noticed it yet."
         elif not one.ready:
             before = f"; before, {one.reason}" if one.reason else ""
             yield one, f"{name} (process {one.process}) is starting{before}."
+
+
+def runs(one: WorkerNote) -> bool:
+    """Whether its process runs: a parent that is stopped does not notice its end."""
+    return bool(one.process) and _began(one.process) is not None
 
 
 def none_answers(note: WorkersNote) -> str:

@@ -36,7 +36,7 @@ def status(state_dir: Path | None, as_json: bool) -> None:
 def _lines(answer: dict[str, Any]) -> Iterator[str]:
     ready = paint("ready", "green") if answer["ready"] else paint("not ready", "red")
     yield f"Pointsman {answer['version']} is {ready} on {answer['url']} ({_process(answer)})."
-    yield f"  up             {_duration(answer['uptimeS'])}"
+    yield f"  up             {_duration(answer.get('parentUptimeS', answer['uptimeS']))}"
     yield f"  configuration  {answer['configuration']}"
     yield f"  state          {answer['stateFolder']}"
     for problem in answer["problems"].values():
