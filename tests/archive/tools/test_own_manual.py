@@ -52,7 +52,7 @@ async def test_a_search_that_names_no_collection_leaves_the_manual_out(archive: 
 async def test_the_manual_is_searched_by_its_name(archive: Caller, name: str) -> None:
     named = await archive.result("documents_search", query=ABOUT_THE_MANUAL, collections=[name])
     assert collections(named) == {COLLECTION}
-    asked_of_both = f"{ABOUT_THE_MANUAL} of the village hall"  # the manual has more than a hundred passages on its audit
+    asked_of_both = f"{ABOUT_THE_MANUAL} of the village hall"  # the manual has a hundred passages on audits
     both = await archive.result("documents_search", query=asked_of_both, collections=[name, "notes"], limit=100)
     assert collections(both) == {COLLECTION, "notes"}
     asked = await archive.result("documents_search", query=f"{ABOUT_THE_MANUAL} collection:{name}")
