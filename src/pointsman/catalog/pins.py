@@ -79,7 +79,7 @@ class Held(Struct, frozen=True):
 
 
 def is_unread(held: Iterable[Held]) -> bool:
-    """Whether it is not known what of a server was approved, because the pins cannot be read: nobody can approve it."""
+    """Whether the pins of a server cannot be read now, so that nothing of it can be approved."""
     return any(one.reason == "not stored" for one in held)
 
 
