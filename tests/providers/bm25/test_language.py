@@ -1,4 +1,4 @@
-"""Requests in another language than English are told from plain English, names, identifiers and slips."""
+"""Recognizes requests in another language, and does not take English, names, identifiers or slips for one."""
 
 from __future__ import annotations
 
