@@ -88,13 +88,15 @@ class HttpRequest(Struct, eq=False):  # a struct, because each call makes one
             raise too_many_large_bodies()
 
 
-class Identity(Struct, frozen=True, eq=False):
+class Identity(Struct, eq=False):
     """Who sent the last request of a connection: the next one with the same header need not be authenticated again."""
 
     authorization: bytes
     claims: Claims  # of that header alone
     caller: Caller
     config: GatewayConfig  # that they hold for
+    head: Head | None = None  # of the last request, checked by `rules`; a call with the same bytes has this very dict
+    rules: HostRules | None = None
 
 
 class RequestReader:
@@ -112,27 +114,22 @@ class RequestReader:
     def read_head(self, request: HttpRequest) -> Claims:
         """Check the headers and read the claims in headers and path. Raises HttpError 400, 403, 421, 503."""
         rules = self.hosts if request.carried is None else _CARRIED_HOST
-        request.head = checked_head(request.headers, rules, request.head)
+        known: Identity | None = request.connection.identity if request.connection is not None else None
+        repeated = known is not None and request.head is known.head and rules is known.rules
+        if not repeated:
+            request.head = checked_head(request.headers, rules, request.head)
         if self.draining:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
-        known: Identity | None = request.connection.identity if request.connection is not None else None
-        if known is not None and self._is_same(known, request):
+        if known is not None and (repeated or _claims_the_same(known, request)) and self._still_holds(known):
             claims, request.caller = known.claims, known.caller
+            known.head, known.rules = request.head, rules
         else:
             claims = read_claims(request.head, request.path_project)
         request.token, request.project = claims.token, claims.project
         return claims
 
-    def _is_same(self, known: Identity, request: HttpRequest) -> bool:
-        """Whether the headers claim the same as those of the last request, and would be accepted now."""
-        head = request.head
-        return (
-            known.config is self._current.config
-            and request.path_project is None
-            and b"x-pointsman-project" not in head
-            and compare_digest(head.get(b"authorization", b""), known.authorization)
-            and self._gateway.still_valid(known.caller)
-        )
+    def _still_holds(self, known: Identity) -> bool:
+        return known.config is self._current.config and self._gateway.still_valid(known.caller)
 
     async def read_message(self, request: HttpRequest, claims: Claims) -> tuple[Json, Caller]:
         """Read and authenticate the message of a POST. Raises HttpError, ClientDisconnectedError."""
@@ -204,6 +201,15 @@ class RequestReader:
             header = request.head[b"authorization"]
             request.connection.identity = Identity(header, claims, caller, self._current.config)
         return caller
+
+
+def _claims_the_same(known: Identity, request: HttpRequest) -> bool:
+    """Whether the headers claim the same as those of the connection's last request."""
+    return (
+        request.path_project is None
+        and b"x-pointsman-project" not in request.head
+        and compare_digest(request.head.get(b"authorization", b""), known.authorization)
+    )
 
 
 def _keep_body(request: HttpRequest, body: bytes, peers: Peers) -> None:

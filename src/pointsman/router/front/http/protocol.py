@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import struct
 from collections.abc import Callable, Coroutine
@@ -19,6 +20,7 @@ from contextlib import suppress
 from typing import Any, ClassVar, cast
 
 import httptools
+from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -59,6 +61,11 @@ _TOO_MANY = {
     "the operator names proxies in `listen.trusted_proxies`.",
 }
 _DIRECT_URL = b"/mcp"
+_DIRECT_LINE = b"POST /mcp HTTP/1.1\r\n"
+_LENGTH_LINE = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})\r\n", re.IGNORECASE)
+_MOST_DIGITS = 9
+_KNOWN_BYTES = 4096  # a longer head is parsed each time: a thousand connections must not keep 64 MB of them
+_FRAMING_HEADERS = frozenset({b"connection", b"expect", b"transfer-encoding", b"trailer", b"upgrade"})
 _JSON_HEAD = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n"
 _EMPTY_HEAD = b"%bcontent-length: %d\r\n%b\r\n"
 
@@ -68,6 +75,44 @@ ServePost = Callable[["DirectCycle"], Coroutine[Any, Any, None]]
 
 class HeadTooLargeError(Exception):
     """Raised inside the parser, which then stops."""
+
+
+class KnownHead(Struct, frozen=True, eq=False):
+    """The parsed head of a connection's last call.
+
+    A client sends the same bytes with each of its calls, apart from the digits of Content-Length.
+    """
+
+    before: bytes  # the bytes up to the digits
+    after: bytes  # those behind them, with the blank line
+    headers: list[tuple[bytes, bytes]]
+    head: Head
+
+    @classmethod
+    def of(cls, data: bytes, headers: list[tuple[bytes, bytes]], head: Head) -> KnownHead | None:
+        """Return the head of a request that the parser has accepted; None: parse the next one, too.
+
+        Without a bare line feed, a repeated header, or one that has to do with framing, the first blank line ends the
+        head for any parser, and Content-Length alone says where the body ends.
+        """
+        end = data.find(b"\r\n\r\n") + 4
+        length = _LENGTH_LINE.search(data, 0, end)
+        if length is None or end > _KNOWN_BYTES or len(headers) != len(head) or not _FRAMING_HEADERS.isdisjoint(head):
+            return None
+        plain = data.startswith(_DIRECT_LINE) and data.count(b"\n", 0, end) == data.count(b"\r\n", 0, end)
+        whole = head.get(b"content-length") == length[1] and len(data) - end == int(length[1])
+        if not plain or not whole:
+            return None
+        return cls(data[: length.start(1)], data[length.end(1) : end], headers, head)
+
+    def body_in(self, data: bytes) -> bytes | None:
+        """Return the body if `data` is one whole request with this head, and nothing else."""
+        digits = len(self.before)
+        end = data.find(b"\r", digits, digits + _MOST_DIGITS + 1)
+        if not data.startswith(self.before) or not data.startswith(self.after, end):
+            return None
+        length, body = data[digits:end], data[end + len(self.after) :]
+        return body if length.isdigit() and int(length) == len(body) else None
 
 
 def guarded_protocol(
@@ -120,6 +165,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.identity: Any = None  # set and read by the front
         self._head_bytes = 0  # of a head that comes in several pieces
         self._piece_bytes = 0  # of the piece that is read now
+        self._known: KnownHead | None = None
         self._reading_head = False
         self._reading_body = False
         self._declining = False
@@ -174,14 +220,25 @@ class GuardedProtocol(HttpToolsProtocol):
         return max(unread, self.coalescing.last) if unread else 0
 
     def _leave_table(self) -> None:
+        self._known = None
         if self._verdict is not None:
             self.table.forget(self, self._verdict)
             self._verdict = None
 
     def data_received(self, data: bytes) -> None:
+        between = False  # two requests: all before is answered, and the parser has seen no byte of the next
         if self._kept is not None:
             self._kept.discard(self)
             self._kept = None
+            between = not self._reading_head and not self._reading_body
+            if between and self._known is not None and self._begin_known(self._known, data):
+                return
+        before = self.cycle
+        self._parse(data)
+        if between and self.cycle is not before:
+            self._remember_head(data)
+
+    def _parse(self, data: bytes) -> None:
         self._piece_bytes = len(data)
         try:
             self.parser.feed_data(data)
@@ -202,6 +259,29 @@ class GuardedProtocol(HttpToolsProtocol):
         elif self._reading_head or (idle and self._kept is None):
             # Bytes such as blank lines start no request, but have stopped the keep-alive timer.
             self._expect(self._limits.header_s, self._head_is_late)
+
+    # A call with the head of the last one
+
+    def _begin_known(self, known: KnownHead, data: bytes) -> bool:
+        """Begin a call without the parser; return False if `data` is anything else than one whole call."""
+        body = known.body_in(data)
+        if body is None or len(body) > HIGH_WATER_LIMIT:
+            return False
+        serve_post = self.serve_post[0]
+        assert serve_post is not None
+        self.table.idle.pop(self, None)
+        cycle = self.cycle = DirectCycle(self, known.headers, known.head, keep_alive=True)
+        cycle.body, cycle.more_body = body, False  # type: ignore[assignment]  # as `on_body` does
+        cycle.task = self.loop.create_task(serve_post(cycle))
+        return True
+
+    def _remember_head(self, data: bytes) -> None:
+        """Keep the head of a call that came in one piece."""
+        cycle = self.cycle
+        if type(cycle) is DirectCycle and cycle.keep_alive and not cycle.more_body:
+            self._known = KnownHead.of(data, cycle.headers, cycle.head)
+        else:
+            self._known = None
 
     # The parser's callbacks
 
@@ -235,7 +315,11 @@ class GuardedProtocol(HttpToolsProtocol):
         if not direct or serve_post is None:
             self._begin_asgi()
             return
-        before, cycle = self.cycle, DirectCycle(self)
+        # HTTP/1.0 keeps a connection only if a header asks for it, and uvicorn not even then.
+        asked = b"connection" in self.head
+        keep_alive = self.parser.should_keep_alive() and not (asked and self.parser.get_http_version() == "1.0")
+        before, cycle = self.cycle, DirectCycle(self, self.headers, self.head, keep_alive=keep_alive)
+        cycle.waiting_for_100_continue = self.expect_100_continue
         self.cycle = cycle
         self.headers, self.head = [], {}  # for trailers, which nobody reads: they must not count as headers
         if before is None or before.response_complete:
@@ -419,22 +503,21 @@ class DirectCycle(RequestResponseCycle):
     response_complete = False
     chunked_encoding: bool | None = None
     expected_content_length = 0
+    waiting_for_100_continue = False
 
-    def __init__(self, connection: GuardedProtocol) -> None:
+    def __init__(
+        self, connection: GuardedProtocol, headers: list[tuple[bytes, bytes]], head: Head, *, keep_alive: bool
+    ) -> None:
         """Set only what differs between requests: the constructor of the base costs as much as a system call."""
         self.connection = connection
-        self.headers = connection.headers
-        self.head = connection.head
+        self.headers = headers
+        self.head = head
+        self.keep_alive = keep_alive
         self.transport = connection.transport
         self.flow = connection.flow
         self.event: asyncio.Event | None = None  # for `message_event`
         self._body_taken = False
         self.task: asyncio.Task[None] | None = None  # a reference, so that it is not collected
-        self.waiting_for_100_continue = connection.expect_100_continue
-        parser = connection.parser
-        # HTTP/1.0 keeps a connection only if a header asks for it, and uvicorn not even then.
-        asked = b"connection" in self.head
-        self.keep_alive = parser.should_keep_alive() and not (asked and parser.get_http_version() == "1.0")
         self.body = b""  # type: ignore[assignment]  # a bytearray once it has a second piece
 
     def serve(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:

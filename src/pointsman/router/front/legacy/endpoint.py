@@ -75,16 +75,12 @@ class LegacyMethods:
 
     async def run(self, session: Session, message: Json, caller: Caller, exchange: Exchange) -> None:
         """Handle a request and write its response."""
-        client_id, method = message["id"], message["method"]
-        same_id = session.calls.setdefault(client_id, [])
-        same_id.append(exchange)
+        method, params = message["method"], message.get("params") or {}
+        session.calls[exchange] = message["id"]
         try:
-            params = message.get("params") or {}
             await exchange.run(method, caller, self._handle(session, method, params, caller, exchange))
         finally:
-            same_id.remove(exchange)
-            if not same_id:
-                del session.calls[client_id]
+            del session.calls[exchange]
 
     async def _handle(self, session: Session, method: str, params: Json, caller: Caller, exchange: Exchange) -> Json:
         """Raises ProtocolError."""

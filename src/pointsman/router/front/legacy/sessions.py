@@ -51,9 +51,7 @@ class Session:
     used: float
     events: SessionEvents
     subscriptions: Subscriptions
-    calls: dict[str | int, list[Exchange]] = field(
-        default_factory=dict
-    )  # by the client's request ids, which may repeat
+    calls: dict[Exchange, str | int] = field(default_factory=dict)  # each with the client's id, which may repeat
     questions: Questions = field(default_factory=Questions)
     stream: Future[None] | None = None  # of the open GET stream; done when that must end
 
@@ -75,7 +73,7 @@ class Session:
 
     def cancel(self, client_id: str | int) -> None:
         """Cancel all running calls with that request id, which the client cannot tell apart either."""
-        for exchange in list(self.calls.get(client_id, ())):
+        for exchange in [exchange for exchange, known in self.calls.items() if known == client_id]:
             exchange.cancel()
 
     def end_stream(self) -> None:
@@ -85,8 +83,8 @@ class Session:
     def close(self) -> None:
         """Cancel its calls, end its stream, and abandon its questions."""
         self.end_stream()
-        for client_id in list(self.calls):
-            self.cancel(client_id)
+        for exchange in list(self.calls):
+            exchange.cancel()
         self.questions.abandon()
         self.subscriptions.end()
         self.events.end()
@@ -193,7 +191,7 @@ class Sessions:
     def runs(self, session_id: str, client_id: object) -> bool:
         """Return whether a call with that id runs here."""
         session = self._open.get(session_id)
-        return session is not None and type(client_id) in (int, str) and client_id in session.calls
+        return session is not None and type(client_id) in (int, str) and client_id in session.calls.values()
 
     def touch(self, session: Session) -> None:
         session.used = self._clock()

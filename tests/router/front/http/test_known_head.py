@@ -1,0 +1,240 @@
+"""Calls that repeat the head of their connection's last one are not parsed again: they must mean what they meant."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httptools
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.config.model import GatewayConfig, Limits
+from pointsman.router.front.http.headers import Head, HostRules
+from pointsman.router.front.http.protocol import KnownHead
+from tests.router.front.raw_http import Connection, Json, call, request
+from tests.router.front.served_front import Served, serving
+
+PORT = 3282
+SETTLE_S = 0.2  # for a second answer that must not come
+CALL = request(PORT, b'{"a":1}', headers=[("Mcp-Session-Id", "x")])
+
+
+class Parsed:
+    """All that httptools finds in some bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.urls: list[bytes] = []
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.body = b""
+        self.complete = 0
+        parser = httptools.HttpRequestParser(self)
+        try:
+            parser.feed_data(data)
+            self.keep_alive = parser.should_keep_alive()
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self.complete = -1
+
+    def on_url(self, url: bytes) -> None:
+        self.urls.append(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value.strip(b" \t")))
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.complete += 1
+
+
+def known(data: bytes) -> KnownHead | None:
+    """The head of a request that the parser accepts, as the protocol remembers it."""
+    parsed = Parsed(data)
+    if parsed.complete != 1 or not parsed.keep_alive:
+        return None
+    head: Head = dict(parsed.headers)
+    return KnownHead.of(data, parsed.headers, head)
+
+
+def with_line(line: bytes, data: bytes = CALL) -> bytes:
+    return data.replace(b"\r\nAccept:", b"\r\n" + line + b"\r\nAccept:")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        with_line(b"Expect: 100-continue"),
+        with_line(b"Connection: keep-alive"),
+        with_line(b"Connection: close"),
+        with_line(b"Mcp-Session-Id: y"),
+        with_line(b"Trailer: x"),
+        CALL.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        CALL.replace(b"Content-Length: 7", b"Content-Length: 7 "),
+        CALL.replace(b"\r\nContent-Length: 7", b"") + b"",
+        b"\r\n" + CALL,
+        CALL + CALL,
+        with_line(b"X-Long: " + b"y" * 4096),
+        CALL.replace(b"\r\n", b"\n"),
+        CALL.replace(b"POST /mcp ", b"POST /mcp?a=1 "),
+        CALL.replace(b"POST ", b"PUT "),
+        # The head ends before the first blank line that has carriage returns, and the body has a head in it.
+        b"POST /mcp HTTP/1.1\nHost: a\nContent-Length: 24\n\n\r\ncontent-length: 1\r\n\r\n12",
+    ],
+)
+def test_only_the_head_of_a_plain_call_is_remembered(data: bytes) -> None:
+    assert known(data) is None
+
+
+def test_a_remembered_head_finds_bodies_of_any_length() -> None:
+    head = known(CALL)
+    assert head is not None
+    for body in (b"", b"{}", b"x" * 12_345):
+        assert head.body_in(request(PORT, body, headers=[("Mcp-Session-Id", "x")])) == body
+
+
+LENGTHS = st.one_of(
+    st.integers(0, 30).map(lambda number: b"%d" % number),
+    st.sampled_from([b"07", b"+7", b"-7", b" 7", b"7 ", b"0x7", b"7,7", b"", b"\xb2", b"7\r\nX: y", b"9" * 30]),
+)
+BODIES = st.one_of(st.binary(max_size=20), st.just(b'{"a":1}'), st.just(CALL))
+
+
+@given(length=LENGTHS, body=BODIES, at=st.integers(0, len(CALL)), inserted=st.binary(max_size=3))
+def test_what_is_taken_for_the_same_head_parses_to_it(length: bytes, body: bytes, at: int, inserted: bytes) -> None:
+    head = known(CALL)
+    assert head is not None
+    data = head.before + length + head.after + body
+    data = data[:at] + inserted + data[at:]
+    found = head.body_in(data)
+    if found is None:
+        return
+    parsed = Parsed(data)
+    others = [one for one in head.headers if one[0] != b"content-length"]
+    assert (parsed.complete, parsed.urls, parsed.body) == (1, [b"/mcp"], found)
+    assert [one for one in parsed.headers if one[0] != b"content-length"] == others
+
+
+def after_a_call(port: int, session: list[tuple[str, str]], second: Json) -> dict[str, list[bytes]]:
+    """Pieces that follow a call, most of them with its head."""
+    whole = request(port, second, headers=session)
+    head, _, body = whole.partition(b"\r\n\r\n")
+    length = b"Content-Length: %d" % len(body)
+    assert length in head
+    return {
+        "the same head": [whole],
+        "another body": [request(port, call("echo", {"text": "longer than before"}), headers=session)],
+        "head and body apart": [head + b"\r\n\r\n", body],
+        "in the middle of the length": [whole[: head.index(length) + 17], whole[head.index(length) + 17 :]],
+        "two at once": [whole + whole],
+        "one and a half": [whole + whole[:40], whole[40:]],
+        "blank lines before": [b"\r\n\r\n" + whole],
+        "a length with zeros": [whole.replace(length, b"Content-Length: 000%d" % len(body))],
+        "a length with a sign": [whole.replace(length, b"Content-Length: +%d" % len(body))],
+        "a length too small": [whole.replace(length, b"Content-Length: %d" % (len(body) - 1))],
+        "two lengths": [whole.replace(length, length + b"\r\n" + length)],
+        "chunked besides": [whole.replace(length, length + b"\r\nTransfer-Encoding: chunked")],
+        "another token": [whole.replace(b"Bearer secret-a", b"Bearer secret-b")],
+        "no token": [whole.replace(b"Bearer secret-a", b"Bearer secret-x")],
+        "another host": [whole.replace(b"Host: 127.0.0.1", b"Host: 127.0.0.2")],
+        "another version": [whole.replace(length, length + b"\r\nMCP-Protocol-Version: 1")],
+        "another path": [whole.replace(b"/mcp ", b"/projects/research/mcp ")],
+        "a project": [whole.replace(length, length + b"\r\nX-Pointsman-Project: none")],
+        "closing": [whole.replace(length, length + b"\r\nConnection: close")],
+        "not JSON": [head.replace(length, b"Content-Length: 3") + b"\r\n\r\n{{{"],
+        "empty": [head.replace(length, b"Content-Length: 0") + b"\r\n\r\n"],
+        "not HTTP": [b"\x00" + whole],
+    }
+
+
+async def answers_to(connection: Connection, pieces: list[bytes]) -> list[Any]:
+    """Status and body of all answers, and whether the connection was closed after them."""
+    for piece in pieces:
+        connection.send(piece)
+        await asyncio.sleep(0.02)  # so that it arrives as a piece of its own
+    found: list[Any] = []
+    try:
+        while True:
+            async with asyncio.timeout(SETTLE_S if found else None):
+                answer = await connection.answer()
+            found.append((answer.status, answer.body))
+    except TimeoutError:
+        pass
+    except (asyncio.IncompleteReadError, ConnectionError):
+        found.append("closed")
+    return found
+
+
+async def a_warm_connection(served: Served, whole: bytes) -> Connection:
+    """One that knows the head of its calls: that of the first is not remembered, as nothing was answered before."""
+    connection = await served.connect()
+    for _ in range(3):
+        connection.send(whole)
+        assert (await connection.answer()).status == 200
+    return connection
+
+
+@pytest.mark.parametrize("name", list(after_a_call(PORT, [], {})))
+async def test_a_connection_that_knows_its_head_answers_as_one_that_does_not(name: str) -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        pieces = after_a_call(served.port, session, call("echo", {"text": "hello"}))[name]
+        warm = await a_warm_connection(served, request(served.port, call("echo", {"text": "hi"}), headers=session))
+        assert await answers_to(warm, pieces) == await answers_to(await served.connect(), pieces)
+
+
+async def test_a_call_with_a_known_head_reaches_the_gateway_as_its_first_one_did() -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        await a_warm_connection(served, request(served.port, call("echo", {"text": "hi"}), headers=session))
+        first, *others = served.gateway.requests
+        assert len(others) == 2
+        assert {(one.method, one.caller, one.client.name) for one in others} == {
+            (first.method, first.caller, first.client.name)
+        }
+
+
+async def test_a_reload_holds_for_a_connection_that_knows_its_head() -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        whole = request(served.port, call("echo", {"text": "hi"}), headers=session)
+        connection = await a_warm_connection(served, whole)
+        served.front.hosts = HostRules(frozenset({b"elsewhere:1"}), frozenset())
+        connection.send(whole)
+        assert (await connection.answer()).status == 421
+
+
+async def test_a_limit_that_a_reload_lowers_holds_for_a_known_head() -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        whole = request(served.port, call("echo", {"text": "hi"}), headers=session)
+        connection = await a_warm_connection(served, whole)
+        served.current.replace(GatewayConfig(limits=Limits(body_bytes=10)))
+        connection.send(whole)
+        assert (await connection.answer()).status == 413
+
+
+async def test_a_revoked_token_is_refused_on_a_connection_that_knows_its_head() -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        whole = request(served.port, call("echo", {"text": "hi"}), headers=session)
+        connection = await a_warm_connection(served, whole)
+        served.gateway.revoked.add("secret-a")
+        connection.send(whole)
+        assert (await connection.answer()).status == 401
+
+
+async def test_the_rest_of_a_refused_body_is_not_taken_for_a_known_head() -> None:
+    """The gateway answers before the body has come; what follows belongs to that body."""
+    async with serving(limits=Limits(body_bytes=1000)) as served:
+        session = await served.open_session()
+        whole = request(served.port, call("echo", {"text": "hi"}), headers=session)
+        connection = await a_warm_connection(served, whole)
+        large = request(served.port, b"x" * 5000, headers=session)
+        connection.send(large[: len(large) - len(whole)])
+        assert (await connection.answer()).status == 413
+        connection.send(whole)  # the last bytes of the body
+        connection.send(request(served.port, call("echo", {"text": "after"}), headers=session))
+        answer = await connection.answer()
+        assert (answer.status, answer.text) == (200, "after")
