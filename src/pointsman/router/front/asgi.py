@@ -17,9 +17,9 @@ from pointsman.core.sdk import HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from pointsman.core.seams import Gateway, Tracer
 from pointsman.router.front.http.authentication import Claims, authenticate, verify
 from pointsman.router.front.http.connections import is_exempt
+from pointsman.router.front.http.direct_cycle import DirectCycle
 from pointsman.router.front.http.headers import USUAL_ACCEPT, HostRules, check_accepts_responses, check_accepts_stream
 from pointsman.router.front.http.http_request import HttpRequest, RequestReader, echoed_id
-from pointsman.router.front.http.protocol import DirectCycle
 from pointsman.router.front.http.responses import (
     ClientDisconnectedError,
     HttpError,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pointsman.config.model import GatewayConfig, Limits
 from pointsman.router.front.http.headers import Head, HostRules
-from pointsman.router.front.http.protocol import KnownHead
+from pointsman.router.front.http.known_head import KnownHead
 from tests.router.front.raw_http import Connection, Json, call, request
 from tests.router.front.served_front import Served, serving
 

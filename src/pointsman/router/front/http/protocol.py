@@ -3,7 +3,8 @@
 `connections.py` decides which connections are admitted, `unread.py` how many unread bytes may accumulate.
 
 Calls, which are POSTs of `/mcp`, go straight from here to the front as a `DirectCycle`. ASGI's scope, messages and
-header checks would add a fifth to the cost of a call. uvicorn serves all other requests.
+header checks would add a fifth to the cost of a call. One that repeats the head of the connection's last call skips the
+parser, too (`known_head.py`). uvicorn serves all other requests.
 
 Builds on `HttpToolsProtocol`, which is not public API: hence the narrow pin of uvicorn, and the tests.
 """
@@ -11,19 +12,16 @@ Builds on `HttpToolsProtocol`, which is not public API: hence the narrow pin of 
 from __future__ import annotations
 
 import asyncio
-import logging
-import re
 import socket
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import httptools
-from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from pointsman.config.model import Limits
 from pointsman.router.front.http.connections import (
@@ -34,7 +32,9 @@ from pointsman.router.front.http.connections import (
     address_key,
     is_exempt,
 )
+from pointsman.router.front.http.direct_cycle import JSON_HEAD, DirectCycle, ServePost
 from pointsman.router.front.http.headers import Head
+from pointsman.router.front.http.known_head import KnownHead
 from pointsman.router.front.http.responses import (
     HEAD_BYTES,
     LARGE_HEAD,
@@ -42,7 +42,6 @@ from pointsman.router.front.http.responses import (
     SLOW_BODY,
     SLOW_HEAD,
     CoalescingTransport,
-    Headers,
     HttpError,
     overloaded,
     respond,
@@ -61,58 +60,10 @@ _TOO_MANY = {
     "the operator names proxies in `listen.trusted_proxies`.",
 }
 _DIRECT_URL = b"/mcp"
-_DIRECT_LINE = b"POST /mcp HTTP/1.1\r\n"
-_LENGTH_LINE = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})\r\n", re.IGNORECASE)
-_MOST_DIGITS = 9
-_KNOWN_BYTES = 4096  # a longer head is parsed each time: a thousand connections must not keep 64 MB of them
-_FRAMING_HEADERS = frozenset({b"connection", b"expect", b"transfer-encoding", b"trailer", b"upgrade"})
-_JSON_HEAD = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n"
-_EMPTY_HEAD = b"%bcontent-length: %d\r\n%b\r\n"
-
-ServePost = Callable[["DirectCycle"], Coroutine[Any, Any, None]]
-"""Serves a POST of `/mcp` and answers it in any case."""
 
 
 class HeadTooLargeError(Exception):
     """Raised inside the parser, which then stops."""
-
-
-class KnownHead(Struct, frozen=True, eq=False):
-    """The parsed head of a connection's last call.
-
-    A client sends the same bytes with each of its calls, apart from the digits of Content-Length.
-    """
-
-    before: bytes  # the bytes up to the digits
-    after: bytes  # those behind them, with the blank line
-    headers: list[tuple[bytes, bytes]]
-    head: Head
-
-    @classmethod
-    def of(cls, data: bytes, headers: list[tuple[bytes, bytes]], head: Head) -> KnownHead | None:
-        """Return the head of a request that the parser has accepted; None: parse the next one, too.
-
-        Without a bare line feed, a repeated header, or one that has to do with framing, the first blank line ends the
-        head for any parser, and Content-Length alone says where the body ends.
-        """
-        end = data.find(b"\r\n\r\n") + 4
-        length = _LENGTH_LINE.search(data, 0, end)
-        if length is None or end > _KNOWN_BYTES or len(headers) != len(head) or not _FRAMING_HEADERS.isdisjoint(head):
-            return None
-        plain = data.startswith(_DIRECT_LINE) and data.count(b"\n", 0, end) == data.count(b"\r\n", 0, end)
-        whole = head.get(b"content-length") == length[1] and len(data) - end == int(length[1])
-        if not plain or not whole:
-            return None
-        return cls(data[: length.start(1)], data[length.end(1) : end], headers, head)
-
-    def body_in(self, data: bytes) -> bytes | None:
-        """Return the body if `data` is one whole request with this head, and nothing else."""
-        digits = len(self.before)
-        end = data.find(b"\r", digits, digits + _MOST_DIGITS + 1)
-        if not data.startswith(self.before) or not data.startswith(self.after, end):
-            return None
-        length, body = data[digits:end], data[end + len(self.after) :]
-        return body if length.isdigit() and int(length) == len(body) else None
 
 
 def guarded_protocol(
@@ -321,7 +272,7 @@ class GuardedProtocol(HttpToolsProtocol):
         before, cycle = self.cycle, DirectCycle(self, self.headers, self.head, keep_alive=keep_alive)
         cycle.waiting_for_100_continue = self.expect_100_continue
         self.cycle = cycle
-        self.headers, self.head = [], {}  # for trailers, which nobody reads: they must not count as headers
+        self.headers, self.head = [], {}  # for trailers, which are not read: they must not count as headers
         if before is None or before.response_complete:
             cycle.task = self.loop.create_task(serve_post(cycle))
         else:
@@ -477,7 +428,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         body = self.error_body[0](error)
-        head = _JSON_HEAD % (STATUS_LINE[error.status], len(body), b"connection: close\r\n")
+        head = JSON_HEAD % (STATUS_LINE[error.status], len(body), b"connection: close\r\n")
         self.coalescing.write_response(head, body)
         self.transport.close()
         self._start_read_timer()
@@ -485,84 +436,3 @@ class GuardedProtocol(HttpToolsProtocol):
     async def _too_many_connections(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = overloaded(_TOO_MANY["share" if self._verdict == "share" else "full"])
         await respond(send, error.status, self.error_body[0](error), (*error.headers, (b"connection", b"close")))
-
-
-class DirectCycle(RequestResponseCycle):
-    """A POST of `/mcp` on its way to the front.
-
-    `respond` writes a whole response at once. `send` and `receive` are uvicorn's, for streams and for bodies in pieces.
-    """
-
-    scope = cast(Any, {"method": "POST"})  # all that `send` reads of it
-    logger = logging.getLogger("uvicorn.error")
-    access_log = False
-    default_headers = cast(list[tuple[bytes, bytes]], [])
-    disconnected = False
-    more_body = True
-    response_started = False
-    response_complete = False
-    chunked_encoding: bool | None = None
-    expected_content_length = 0
-    waiting_for_100_continue = False
-
-    def __init__(
-        self, connection: GuardedProtocol, headers: list[tuple[bytes, bytes]], head: Head, *, keep_alive: bool
-    ) -> None:
-        """Set only what differs between requests: the constructor of the base costs as much as a system call."""
-        self.connection = connection
-        self.headers = headers
-        self.head = head
-        self.keep_alive = keep_alive
-        self.transport = connection.transport
-        self.flow = connection.flow
-        self.event: asyncio.Event | None = None  # for `message_event`
-        self._body_taken = False
-        self.task: asyncio.Task[None] | None = None  # a reference, so that it is not collected
-        self.body = b""  # type: ignore[assignment]  # a bytearray once it has a second piece
-
-    def serve(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
-        """The app for `run_asgi` of the base, for a request that was pipelined."""
-        serve_post = self.connection.serve_post[0]
-        assert serve_post is not None
-        return serve_post(self)
-
-    def on_response(self) -> None:
-        self.connection.on_response_complete()
-
-    @property
-    def message_event(self) -> asyncio.Event:  # type: ignore[override]  # an attribute of the base
-        """Set when `receive` has something to return. Made when that is awaited, which few requests do."""
-        if self.event is None:
-            self.event = asyncio.Event()
-            if self.body or not (self.more_body or self._body_taken):
-                self.event.set()
-        return self.event
-
-    def small_body(self, limit: int) -> bytes | None:
-        """Return the whole body if it has arrived and is small; None: use `receive`, which waits."""
-        if self.more_body or len(self.body) > min(limit, HIGH_WATER_LIMIT):
-            return None
-        body, self.body = bytes(self.body), b""  # type: ignore[assignment]
-        self._body_taken = True
-        if self.event is not None:
-            self.event.clear()
-        return body
-
-    async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
-        """Write a whole response."""
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        self.response_started = self.response_complete = True
-        self.waiting_for_100_continue = False
-        more = b"".join([b"%b: %b\r\n" % header for header in headers]) if headers else b""
-        if not self.keep_alive:
-            more += b"connection: close\r\n"
-        head = (_JSON_HEAD if body else _EMPTY_HEAD) % (STATUS_LINE[status], len(body), more)
-        self.connection.coalescing.write_response(head, body)
-        if self.event is not None:
-            self.event.set()
-        if not self.keep_alive:
-            self.transport.close()
-        self.connection.on_response_complete()
