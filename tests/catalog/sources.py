@@ -43,6 +43,7 @@ class SmallServer:
         self.session = object()  # replaced by a restart
         self.changed_generation = 0  # of the last change of its configuration
         self.fails: Callable[[], Exception] | None = None
+        self.bundled = False  # a part of Pointsman, which `catalog_of` configures so
 
     def generation_of(self, kind: Family, /) -> int:
         return self.generation
@@ -105,7 +106,10 @@ def config_of(servers: Mapping[str, Any], **more: Any) -> GatewayConfig:
     """A configuration whose servers are given by id, with a token that may use all of them."""
     token = {"sha256": sha256(SECRET.encode()).hexdigest(), "projects": ["*"], "servers": ["*"]}
     data = {
-        "servers": {server_id: {"command": "true", **(entry or {})} for server_id, entry in servers.items()},
+        "servers": {
+            server_id: entry if entry and "bundled" in entry else {"command": "true", **(entry or {})}
+            for server_id, entry in servers.items()
+        },
         "tokens": {"laptop": token},
         **more,
     }
@@ -125,4 +129,5 @@ def catalog_of(
         "cloud": cloud or CloudSearchProvider(),
     }
     sources = {server.id: server for server in servers}
-    return ToolCatalogService(config or config_of(dict.fromkeys(sources)), sources, providers, **more)
+    entries = {server.id: {"bundled": "archive"} if server.bundled else None for server in servers}
+    return ToolCatalogService(config or config_of(entries), sources, providers, **more)

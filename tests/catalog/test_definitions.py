@@ -8,8 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.catalog.definitions import MAX_REMEMBERED, DefinitionHistory, encode_entry, visible_entry, visible_tool
+from pointsman.catalog.definitions import (
+    MAX_EXAMPLE_CHARS,
+    MAX_EXAMPLES,
+    MAX_REMEMBERED,
+    DefinitionHistory,
+    encode_entry,
+    example_requests,
+    visible_entry,
+    visible_tool,
+    without_examples,
+)
 from pointsman.core.model import Json
+from pointsman.core.seams import EXAMPLE_REQUESTS
+from tests.catalog.sources import SmallServer, catalog_of, config_of, tool
+from tests.golden.golden import ME
 
 HIDDEN = "\U000e0041\u202e\u200b"
 
@@ -115,3 +128,49 @@ def test_a_server_with_ever_new_names_takes_bounded_memory() -> None:
     for start in range(0, 4 * MAX_REMEMBERED, MAX_REMEMBERED):
         definitions.record("one", {f"t{number}": b"1" for number in range(start, start + MAX_REMEMBERED)})
         assert len(definitions._digests) <= MAX_REMEMBERED
+
+
+def with_examples(name: str, *examples: Any) -> Json:
+    return {**tool(name), "_meta": {EXAMPLE_REQUESTS: list(examples)}}
+
+
+@pytest.mark.parametrize(
+    ("meta", "found"),
+    [
+        ({EXAMPLE_REQUESTS: ["why did we", "who decided"]}, ("why did we", "who decided")),
+        ({EXAMPLE_REQUESTS: ["why", 7, None, ["who"], {"a": "b"}]}, ("why",)),
+        ({EXAMPLE_REQUESTS: "why did we"}, ()),
+        ({EXAMPLE_REQUESTS: {"why": "did we"}}, ()),
+        (["why"], ()),
+        (None, ()),
+    ],
+)
+def test_example_requests_are_a_list_of_texts(meta: Any, found: tuple[str, ...]) -> None:
+    assert example_requests({"name": "a", "_meta": meta}) == found
+
+
+def test_of_many_or_long_example_requests_only_so_much_is_kept() -> None:
+    assert example_requests(with_examples("a", *["x" * 9_999] * 200)) == ("x" * MAX_EXAMPLE_CHARS,) * MAX_EXAMPLES
+
+
+@pytest.mark.parametrize(
+    ("entry", "count"),
+    [({"command": "x"}, 0), ({"command": "x", "trust_annotations": True}, 0), ({"bundled": "archive"}, 1)],
+)
+async def test_example_requests_count_only_if_the_server_is_bundled(entry: Json, count: int) -> None:
+    """Another server could draw all requests to itself with them."""
+    catalog = catalog_of(SmallServer("s", with_examples("a", "why did we")), config=config_of({"s": entry}))
+    [found] = (await catalog.available(ME)).tools
+    assert len(found.document.examples) == count
+
+
+@pytest.mark.parametrize("meta", [{"vendor/x": 1}, {}, None, ["a"]])
+def test_a_definition_without_example_requests_is_shown_as_it_came(meta: Any) -> None:
+    bare = {**tool("a"), "_meta": meta}
+    assert without_examples(bare) is bare
+
+
+def test_clients_are_not_sent_example_requests() -> None:
+    entry = with_examples("a", "why did we")
+    assert without_examples(entry) == tool("a")
+    assert without_examples({**entry, "_meta": {**entry["_meta"], "vendor/x": 1}})["_meta"] == {"vendor/x": 1}

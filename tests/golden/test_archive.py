@@ -20,14 +20,18 @@ from ruamel.yaml import YAML
 from pointsman.archive.tools.base import ArchiveTool
 from pointsman.archive.tools.registry import TOOLS
 from pointsman.catalog.answer import DESCRIPTION, ELLIPSIS, shorten
+from pointsman.catalog.definitions import MAX_EXAMPLE_CHARS, MAX_EXAMPLES
+from pointsman.core.seams import EXAMPLE_REQUESTS
 from pointsman.providers.bm25.provider import BM25SearchProvider
 from tests.catalog.sources import SmallServer, catalog_of
-from tests.golden.golden import ME, golden_catalog, keys, place, servers
+from tests.golden.golden import HERE, ME, golden_catalog, keys, place, servers
 from tests.golden.golden import requests as golden_requests
 
 FIRST = 0.85  # the share of requests whose right tool must come first
 HELD_OUT_FIRST = {False: 0.79, True: 0.89}  # by words, with embeddings
 HELD_OUT_FIRST_THREE = {False: 0.96, True: 0.96}
+
+SETS = [path.name for path in HERE.glob("archive_*.yaml") if path.name != "archive_scores.yaml"]
 
 Asked = list[tuple[str, str]]  # a request and its right tool
 
@@ -52,7 +56,10 @@ def _load(name: str) -> Asked:
 
 
 def archive() -> SmallServer:
-    return SmallServer("archive", *map(listed, TOOLS))
+    """Bundled, so that its example requests count."""
+    server = SmallServer("archive", *map(listed, TOOLS))
+    server.bundled = True
+    return server
 
 
 def listed(tool: ArchiveTool) -> dict[str, Any]:
@@ -62,6 +69,7 @@ def listed(tool: ArchiveTool) -> dict[str, Any]:
         "description": tool.description,
         "inputSchema": tool.input_schema,
         "outputSchema": tool.output_schema,
+        "_meta": {EXAMPLE_REQUESTS: list(tool.example_requests)},
     }
 
 
@@ -70,6 +78,15 @@ async def missed(asked: Asked, embeddings: bool, within: int = 1) -> dict[str, l
     tools = catalog_of(archive(), local=BM25SearchProvider(embeddings))
     found = {ask: keys(await tools.search(ME, [ask], None, 5)) for ask, _ in asked}
     return {ask: found[ask][:3] for ask, right in asked if f"archive:{right}" not in found[ask][:within]}
+
+
+def test_no_example_request_is_one_of_those_that_measure_the_search() -> None:
+    examples = [text for tool in TOOLS for text in tool.example_requests]
+    asked = {entry["ask"].lower() for name in SETS for entry in YAML(typ="safe").load(HERE / name)}
+    assert len({text.lower() for text in examples}) == len(examples)
+    assert asked.isdisjoint(text.lower() for text in examples)
+    assert max(map(len, examples)) <= MAX_EXAMPLE_CHARS
+    assert max(len(tool.example_requests) for tool in TOOLS) <= MAX_EXAMPLES
 
 
 @pytest.mark.parametrize("asked", [requests, develop, held_out])

@@ -17,6 +17,7 @@ from pointsman.catalog.scan.scan import Flag, scan_hidden
 from pointsman.catalog.schema.arguments import ArgumentCheck
 from pointsman.core.errors import ASK_OPERATOR, NextStep, ServerUnavailableError
 from pointsman.core.model import Json, ToolKey, ToolSource
+from pointsman.core.seams import EXAMPLE_REQUESTS
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.visible import is_visible_name, visible
 
@@ -31,6 +32,9 @@ LOOK_AGAIN = NextStep(
     ASK_OPERATOR,
     "Call `tools/list` to see its tools as they are now.",
 ).after("The call was not sent.")
+
+MAX_EXAMPLES = 64  # of a tool
+MAX_EXAMPLE_CHARS = 200
 
 _TEXTS = ("title", "description")
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -66,8 +70,13 @@ class KnownTool(msgspec.Struct, frozen=True, eq=False):
     hidden: tuple[Flag, ...] = ()  # texts of which invisible characters were removed
 
 
-def build_tools(source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]) -> dict[str, KnownTool]:
-    """Build the tools of a list; an unchanged definition keeps its object. Unusable definitions are skipped."""
+def build_tools(
+    source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool], *, bundled: bool = False
+) -> dict[str, KnownTool]:
+    """Build the tools of a list; an unchanged definition keeps its object. Unusable definitions are skipped.
+
+    Example requests count for servers that are `bundled`: with them, another one could draw all requests to itself.
+    """
     tools: dict[str, KnownTool] = {}
     for name, entry in entries.items():
         encoded = encode_entry(entry)
@@ -79,8 +88,28 @@ def build_tools(source: ToolSource, entries: dict[str, Json], before: dict[str, 
             tools[name] = old
         elif not _is_deep(entry, encoded):
             hidden = scan_hidden(name, entry) if _may_hide(encoded) else ()
-            tools[name] = _build_tool(source, name, visible_tool(entry, encoded), digest, hidden)
+            examples = example_requests(entry) if bundled else ()
+            tools[name] = _build_tool(source, name, visible_tool(entry, encoded), examples, digest, hidden)
     return tools
+
+
+def example_requests(tool: Json) -> tuple[str, ...]:
+    """Requests that a tool is for: of many the first ones, and of a long one the beginning."""
+    meta = tool.get("_meta")
+    listed = meta.get(EXAMPLE_REQUESTS) if isinstance(meta, dict) else None
+    if not isinstance(listed, list):
+        return ()
+    return tuple([text[:MAX_EXAMPLE_CHARS] for text in listed[:MAX_EXAMPLES] if isinstance(text, str)])
+
+
+def without_examples(tool: Json) -> Json:
+    """A definition for clients, which have no use for example requests."""
+    meta = tool.get("_meta")
+    if not isinstance(meta, dict) or EXAMPLE_REQUESTS not in meta:
+        return tool
+    others = {key: value for key, value in meta.items() if key != EXAMPLE_REQUESTS}
+    bare = {key: value for key, value in tool.items() if key != "_meta"}
+    return {**bare, "_meta": others} if others else bare
 
 
 def encode_entry(entry: Json) -> bytes | None:
@@ -91,7 +120,9 @@ def encode_entry(entry: Json) -> bytes | None:
         return None
 
 
-def _build_tool(source: ToolSource, name: str, tool: Json, digest: bytes, hidden: tuple[Flag, ...]) -> KnownTool:
+def _build_tool(
+    source: ToolSource, name: str, tool: Json, examples: tuple[str, ...], digest: bytes, hidden: tuple[Flag, ...]
+) -> KnownTool:
     key = str(ToolKey(source.id, name))
     schema = tool.get("inputSchema", {})
     description = tool.get("description")
@@ -102,6 +133,7 @@ def _build_tool(source: ToolSource, name: str, tool: Json, digest: bytes, hidden
         description=description if isinstance(description, str) else "",
         input_schema=schema,
         title=_title_of(tool),
+        examples=examples,
     )
     check = ArgumentCheck(key, schema)
     for_apps, effect = is_for_apps_only(tool), claimed_effect(tool)

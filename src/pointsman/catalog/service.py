@@ -410,7 +410,7 @@ class ToolCatalogService:
     def _build_tools(
         self, source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]
     ) -> dict[str, KnownTool]:
-        tools = build_tools(source, entries, before)
+        tools = build_tools(source, entries, before, bundled=source.id in self.bundled_servers)
         new = {name: tool.digest for name, tool in tools.items() if before.get(name) is not tool}
         if not self.admission.reports_changes(source.id):
             self._history.record(source.id, new)

@@ -17,6 +17,7 @@ class ToolDocument(Struct, frozen=True, eq=False, weakref=True):
     description: str
     input_schema: Mapping[str, Any]
     title: str = ""
+    examples: tuple[str, ...] = ()  # requests that it is for; they are compared by meaning alone
 
 
 class SearchRequest(Struct, frozen=True):

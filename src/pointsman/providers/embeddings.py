@@ -137,16 +137,17 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return units
 
 
-def stored_vector(data: bytes, dimensions: int) -> NDArray[np.float16] | None:
-    """A vector from its bytes; None for anything but one of length 1 or 0, which would spoil the scores."""
+def stored_vectors(data: bytes, count: int, dimensions: int) -> NDArray[np.float16] | None:
+    """Vectors from their bytes, a row each; None if one has another length than 1 or 0, which would spoil scores."""
     import numpy as np
 
-    if len(data) != 2 * dimensions:
+    if len(data) != 2 * dimensions * count:
         return None
-    vector = np.frombuffer(data, dtype=np.float16)
-    precise = vector.astype(np.float32)
-    squared = float(precise @ precise)
-    return vector if squared == 0 or _SQUARES[0] <= squared <= _SQUARES[1] else None
+    vectors = np.frombuffer(data, dtype=np.float16).reshape(count, dimensions)
+    precise = vectors.astype(np.float32)
+    squares = np.einsum("ij,ij->i", precise, precise)
+    sound = (squares == 0) | ((squares >= _SQUARES[0]) & (squares <= _SQUARES[1]))
+    return vectors if sound.all() else None
 
 
 def load() -> StaticEmbeddings:

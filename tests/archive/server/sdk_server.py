@@ -25,6 +25,7 @@ from mcp_types import (
 import pointsman
 from pointsman.archive.server.calls import ToolRunner
 from pointsman.archive.tools.base import ArchiveTool
+from pointsman.core.seams import EXAMPLE_REQUESTS
 
 
 def theirs(runner: ToolRunner) -> Callable[[int, int], None]:
@@ -82,4 +83,5 @@ def _as_mcp_tool(tool: ArchiveTool) -> Tool:
             idempotent_hint=tool.idempotent,
             open_world_hint=False,
         ),
+        _meta={EXAMPLE_REQUESTS: list(tool.example_requests)} if tool.example_requests else None,
     )

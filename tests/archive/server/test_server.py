@@ -21,10 +21,12 @@ from pointsman.archive.store.errors import StoreLockedError
 from pointsman.archive.tools.base import ToolError
 from pointsman.archive.tools.registry import TOOLS
 from pointsman.core.model import Json
+from pointsman.core.seams import EXAMPLE_REQUESTS
 from tests.archive.harness import CHILD, over_stdio
 from tests.archive.server.in_process import serving, tool
 
 WAIT_S = 60.0  # a bound against hanging
+MIN_EXAMPLES = 12
 
 
 def text(answer: Any) -> str:
@@ -42,6 +44,8 @@ async def test_every_tool_is_listed_with_schemas_and_hints_in_both_eras(
     assert [entry.name for entry in listed] == [entry.name for entry in TOOLS]
     for entry in listed:
         assert len(entry.description or "") > 50
+        assert entry.meta is not None
+        assert len(entry.meta[EXAMPLE_REQUESTS]) >= MIN_EXAMPLES
         assert entry.output_schema is not None
         assert entry.annotations is not None
         assert entry.annotations.read_only_hint is not None

@@ -78,7 +78,7 @@ def test_the_vector_of_a_tool_does_not_keep_those_of_others() -> None:
     library, tools = PreparedTools(), [document(name) for name in ("weather", "mail", "calendar")]
     prepared = [library.prepared(tool) for tool in tools]
     library.vectors(tools, prepared, embeddings.load())
-    assert [each.vector is not None and each.vector.base is None for each in prepared] == [True] * 3
+    assert [each.vectors is not None and each.vectors.base is None for each in prepared] == [True] * 3
 
 
 def test_text_that_is_not_text_does_no_harm() -> None:
@@ -152,7 +152,7 @@ def described(tools: PreparedTools, model: Embedder) -> list[tuple[object, ...]]
     tokens = {number: token for token, number in tools.vocabulary._numbers.items()}
     return [
         ([tokens[word] for word in each.words.tolist()], each.counts.tolist(), each.fields.tolist(), each.kind, vector)
-        for each, vector in zip(prepared, tools.vectors(documents, prepared, model).tolist(), strict=True)
+        for each, vector in zip(prepared, tools.vectors(documents, prepared, model).own.tolist(), strict=True)
     ]
 
 
@@ -165,6 +165,20 @@ def test_a_restart_finds_on_disk_what_was_prepared_before(tmp_path: Path) -> Non
     assert described(restarted, again) == expected
     assert (again.texts, restarted.unsaved) == (0, False)
     assert {"things", "thing", "gets", "city", "name", "number"} <= restarted.vocabulary.words().keys()
+
+
+def test_example_requests_are_kept_on_disk_with_their_tool(tmp_path: Path) -> None:
+    tool = ToolDocument("s:a", "a", "s", "A", {}, examples=("why did we", "who decided"))
+    changed = ToolDocument("s:a", "a", "s", "A", {}, examples=("why did we", "who said so"))
+    found = []
+    for one, texts in ((tool, 4), (tool, 0), (changed, 4)):  # its purpose, all of its texts, and the examples
+        model, tools = CountingModel(), PreparedTools(disk=DiskCache(tmp_path / FILE))
+        prepared = tools.prepared_all([one], model, in_thread=True)
+        tools.save()
+        assert model.texts == texts
+        found.append(tools.vectors([one], prepared, model).examples.tolist())
+    assert found[0] == found[1] != found[2]
+    assert found[0][0] == found[2][0]
 
 
 def test_another_model_finds_the_words_but_not_the_vectors(tmp_path: Path) -> None:

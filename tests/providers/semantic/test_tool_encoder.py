@@ -151,6 +151,23 @@ class TestWithTheModel:
         assert "Put a message into the archive." in counted.encoded[0]
         assert (await ask(second, tools=tools))[0].tool_key == (await ask(first))[0].tool_key == "files:move_file"
 
+    async def test_example_requests_are_encoded_once_and_find_their_tool(self, tmp_path: Path) -> None:
+        examples = ("why do we use two queues", "who chose")
+        why = ToolDocument("log:kept", "kept", "Log", "The team.", {}, examples=examples)
+        same = ToolDocument("log:same", "same", "Log", "The team.", {}, examples=examples[1:])
+
+        async def encoded_for(*tools: ToolDocument) -> int:
+            counted = Counted()
+            provider = BM25SearchProvider(encoder=ToolEncoder(True, VectorStore(tmp_path / FILE), lambda: counted))
+            await until_encoded(provider, tools)
+            [best, *_] = await ask(provider, "what made us run a second queue", tools=tools)
+            assert best.tool_key == "log:kept"
+            return len(counted.encoded)
+
+        assert await encoded_for(*CATALOG, why) == len(CATALOG) + 3
+        assert await encoded_for(*CATALOG, why) == 0
+        assert await encoded_for(*CATALOG, why, same) == 1
+
     async def test_the_list_that_is_asked_for_last_is_encoded_first(self) -> None:
         loaded, asked_again = threading.Event(), threading.Event()
         counted = Counted()

@@ -151,3 +151,11 @@ async def test_a_forged_cursor_is_refused_in_either_exposure(
     async with speaker(gateway, era, project=project) as client:
         for cursor in ("bm90IG91cnM", "", "!"):
             assert (await client.error("tools/list", {"cursor": cursor}))["code"] == -32602
+
+
+async def test_a_client_is_not_sent_the_example_requests_of_the_archive(tmp_path: Path) -> None:
+    flat = {"unassigned": {"exposure": "flat"}, "servers": {"archive": {"bundled": "archive"}}}
+    async with gateway_process(tmp_path, flat) as process, speaker(process, "modern") as client:
+        listed = await client.every("tools/list", "tools")
+    assert len(listed) == 15
+    assert not any("_meta" in tool for tool in listed)

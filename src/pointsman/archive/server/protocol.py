@@ -26,7 +26,7 @@ from pointsman.core.sdk import (
     InboundLadderRejection,
     classify_inbound_request,
 )
-from pointsman.core.seams import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Era, ProtocolError
+from pointsman.core.seams import EXAMPLE_REQUESTS, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Era, ProtocolError
 
 CALLER = "pointsman/caller"  # the key in `_meta` for the caller, set by the gateway
 
@@ -199,4 +199,5 @@ def _as_mcp_tool(tool: ArchiveTool) -> Json:
             "idempotentHint": tool.idempotent,
             "openWorldHint": False,
         },
+        **({"_meta": {EXAMPLE_REQUESTS: tool.example_requests}} if tool.example_requests else {}),
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pointsman.archive.store.errors import NameTakenError, StoreError, UnknownCollectionError
+from pointsman.archive.tools.example_requests import EXAMPLES
 from pointsman.core.errors import BundledCode
 from pointsman.core.model import Json
 
@@ -87,3 +88,7 @@ class ArchiveTool:
     run: Callable[[Archive, Json, Call], Json]  # in a worker thread; raises ToolError, StoreError
     read_only: bool = True
     idempotent: bool = True
+
+    @property
+    def example_requests(self) -> tuple[str, ...]:
+        return EXAMPLES.get(self.name, ())

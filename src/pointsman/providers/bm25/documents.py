@@ -22,7 +22,7 @@ from pointsman.providers.base import ToolDocument
 from pointsman.providers.bm25.actions import Kind, kind_of_tool
 from pointsman.providers.bm25.spelling import is_correctable
 from pointsman.providers.disk_cache import DiskCache
-from pointsman.providers.embeddings import Embedder, stored_vector, unit
+from pointsman.providers.embeddings import Embedder, stored_vectors, unit
 from pointsman.providers.schema import is_plain, properties_of
 from pointsman.providers.stemmer import stemmers_folder
 from pointsman.providers.text import (
@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with th
     import numpy as np
     from numpy.typing import NDArray
 
+    from pointsman.providers.tool_vectors import ToolVectors
 
 Field = Literal["name", "server", "title", "description", "parameter", "parameter description"]
 
@@ -75,6 +76,7 @@ MAX_DEPTH = 3
 MAX_MEANING_CHARS = 4_000
 MAX_PURPOSE_CHARS = 300  # of the first sentence of a description
 WHOLE_WEIGHT = 2  # of the vector of all texts of a tool, relative to that of its purpose
+EXAMPLE_SHARE = 0.85  # of the cosine of an example request, as in `ToolVectors`
 
 _SEPARATORS = re.compile(r"[_\-.:/]+")
 _BOUNDARY = re.compile(rf"{_SEPARATORS.pattern}|(?<=[a-z0-9])(?=[A-Z])")
@@ -125,7 +127,8 @@ class Prepared(msgspec.Struct, eq=False):
     tokens: NDArray[np.int32]  # one array, as each has 100 bytes of its own
     kind: Kind | None  # whether it reads or writes, by its name
     content: bytes  # its digest
-    vector: NDArray[np.float16] | None = None  # the embedding; computed when it is first needed
+    # The embeddings of its texts and of each of its example requests, a row each; computed when first needed.
+    vectors: NDArray[np.float16] | None = None
 
     @property
     def words(self) -> NDArray[np.int32]:
@@ -176,7 +179,7 @@ def lean(document: ToolDocument) -> ToolDocument:
     texts = texts_of(document)
     schema = LeanSchema(texts["parameter"], texts["parameter description"])
     names = document.tool_key, document.tool_name, document.server_name
-    return ToolDocument(*names, texts["description"], schema, texts["title"])
+    return ToolDocument(*names, texts["description"], schema, texts["title"], document.examples)
 
 
 def _parameter_texts(schema: Mapping[str, Any]) -> tuple[str, str]:
@@ -334,16 +337,11 @@ class PreparedTools:
             self._embed(tools, prepared, texts, embedder, disk)
         return prepared
 
-    def vectors(
-        self, tools: Sequence[ToolDocument], prepared: Sequence[Prepared], embedder: Embedder
-    ) -> NDArray[np.float32]:
-        import numpy as np
+    def vectors(self, tools: Sequence[ToolDocument], prepared: Sequence[Prepared], embedder: Embedder) -> ToolVectors:
+        from pointsman.providers.tool_vectors import ToolVectors
 
         self._embed(tools, prepared, {}, embedder, None)
-        if not prepared:
-            return embedder.sums([])
-        found = np.concatenate([known.vector for known in prepared if known.vector is not None])
-        return found.reshape(len(prepared), -1).astype(np.float32)
+        return ToolVectors.of([known.vectors for known in prepared if known.vectors is not None], EXAMPLE_SHARE)
 
     def save(self) -> None:
         """Write to the disk what was prepared since the last time; only in a thread."""
@@ -384,11 +382,11 @@ class PreparedTools:
     ) -> None:
         import numpy as np
 
-        fresh = {known: tool for known, tool in zip(prepared, tools, strict=True) if known.vector is None}
+        fresh = {known: tool for known, tool in zip(prepared, tools, strict=True) if known.vectors is None}
         model: str = getattr(embedder, "model_id", "")
         if disk is not None and model and fresh and not disk.is_new:  # without an id: they may be of another model
             _load_vectors(disk, fresh, model, embedder.sums([]).shape[1])
-            fresh = {known: tool for known, tool in fresh.items() if known.vector is None}
+            fresh = {known: tool for known, tool in fresh.items() if known.vectors is None}
         pending = list(fresh.items())
         for start in range(0, len(pending), EMBEDDED_AT_ONCE):
             block = pending[start : start + EMBEDDED_AT_ONCE]
@@ -396,13 +394,14 @@ class PreparedTools:
                 *(embeddable_texts(texts.get(tool) or texts_of(tool)) for _, tool in block), strict=True
             )
             sums = unit(embedder.sums([*purposes, *wholes]))
-            vectors = unit(sums[: len(block)] + WHOLE_WEIGHT * sums[len(block) :]).astype(np.float16)
-            for (known, _), vector in zip(block, vectors, strict=True):
-                known.vector = vector.copy()  # a view would keep the vectors of all
+            own = unit(sums[: len(block)] + WHOLE_WEIGHT * sums[len(block) :]).astype(np.float16)
+            for (known, tool), vector in zip(block, own, strict=True):
+                examples = unit(embedder.sums([without_cjk(calm(example)) for example in tool.examples]))
+                known.vectors = np.vstack([vector, examples.astype(np.float16)])  # a view would keep the vectors of all
         if disk is not None and model:
             with self._lock:
                 self._unsaved += [
-                    (known.content, model, known.vector.tobytes) for known in fresh if known.vector is not None
+                    (known.content, model, known.vectors.tobytes) for known in fresh if known.vectors is not None
                 ]
 
     def _of_content(self, content: bytes, tool: ToolDocument, tool_read: Read | None) -> Prepared:
@@ -421,11 +420,11 @@ def _digest(tool: ToolDocument) -> bytes:
     schema: object = tool.input_schema
     if isinstance(schema, LeanSchema):
         schema = [schema.names, schema.details]
-    content = (tool.tool_name, tool.server_name, tool.title, tool.description, schema)
+    content = (tool.tool_name, tool.server_name, tool.title, tool.description, schema, tool.examples)
     try:
         encoded = _encode(content)
     except (ValueError, TypeError, OverflowError, RecursionError):  # half a surrogate pair, a huge number, too deep
-        encoded = "\0".join(texts_of(tool).values()).encode("utf-8", "replace")
+        encoded = "\0".join((*texts_of(tool).values(), *tool.examples)).encode("utf-8", "replace")
     return blake2b(encoded, digest_size=16).digest()
 
 
@@ -475,7 +474,8 @@ def _read_stored(data: bytes) -> Read | None:
     return tool if fits else None
 
 
-def _load_vectors(disk: DiskCache, tools: Iterable[Prepared], model: str, dimensions: int) -> None:
+def _load_vectors(disk: DiskCache, tools: Mapping[Prepared, ToolDocument], model: str, dimensions: int) -> None:
     keys = {_key(known.content, model): known for known in tools}
     for key, data in disk.get(list(keys)).items():
-        keys[key].vector = stored_vector(data, dimensions)
+        known = keys[key]
+        known.vectors = stored_vectors(data, 1 + len(tools[known].examples), dimensions)

@@ -23,6 +23,7 @@ from pointsman.providers.bm25.synonyms import synonyms_of, words_with_same
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.semantic.tool_encoder import SentenceMatch
 from pointsman.providers.text import has_cjk, stem, without_cjk
+from pointsman.providers.tool_vectors import ToolVectors
 
 Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
@@ -97,9 +98,9 @@ class Match(Generic[Array]):
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The embeddings of the tools, a row for each, and the model for those of queries."""
+    """The embeddings of the tools, and the model for those of queries."""
 
-    vectors: Vectors
+    vectors: ToolVectors
     embedder: Embedder
 
 
@@ -277,9 +278,9 @@ class Index:
         if self._meaning is None or not query.embedded:
             return None
         parts = self._meaning.embedder.sums(_as_meant(query.embedded, query, corrections))
-        vectors = self._meaning.vectors
-        whole: Vectors = (vectors @ unit(parts.sum(axis=0, keepdims=True))[0]).round(COSINE_DIGITS)
-        return Match(whole, whole[None, :] if len(parts) == 1 else (unit(parts) @ vectors.T).round(COSINE_DIGITS))
+        cosines = self._meaning.vectors.cosines
+        whole: Vectors = cosines(unit(parts.sum(axis=0, keepdims=True))).round(COSINE_DIGITS)
+        return Match(whole[0], whole if len(parts) == 1 else cosines(unit(parts)).round(COSINE_DIGITS))
 
     def _evidence(
         self,
@@ -333,11 +334,11 @@ class Index:
         return float(gains[row]) * (FAINT_WEIGHT if token in query.faint else 1)
 
     def _cosine(self, text: str, row: int, otherwise: float) -> float:
-        """The cosine of a text and one tool; `otherwise` if there is no text for the model."""
+        """The cosine of a text and the own texts of one tool; `otherwise` if there is no text for the model."""
         text = without_cjk(text)
         if self._meaning is None or not text.strip():
             return otherwise
-        return float(unit(self._meaning.embedder.sums((text,)))[0] @ self._meaning.vectors[row])
+        return float(unit(self._meaning.embedder.sums((text,)))[0] @ self._meaning.vectors.own[row])
 
     def _word(self, token: str, corrections: Corrections, fields: Mapping[int, int]) -> Word:
         """A word of a query and how far a tool has it; a word that stands for it counts less."""

@@ -8,9 +8,10 @@ import logging
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # numpy is heavy: it is loaded with the first search, not wit
     from numpy.typing import NDArray
 
     from pointsman.providers.bm25.query import Query
+    from pointsman.providers.tool_vectors import ToolVectors
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +38,7 @@ MAX_REQUEST_TOKENS = 480  # of all queries together
 # Cosines: of texts that have nothing in common, and the least that counts in full even if no tool reaches more.
 UNRELATED = 0.1
 RELATED = 0.4
+EXAMPLE_SHARE = 0.7  # of the cosine of an example request, as in `ToolVectors`
 KEPT_LISTS = 16
 KEPT_TOOLS = 20_000  # in all of them together
 _AT_ONCE = 32  # tools between two writes to the disk
@@ -55,9 +58,9 @@ class SentenceMatch:
 
 @dataclass(frozen=True, slots=True)
 class EncodedTools:
-    """The vectors of the tools of one list, a row for each, and the encoder for requests."""
+    """The vectors of the tools of one list, and the encoder for requests."""
 
-    vectors: NDArray[np.float32]
+    vectors: ToolVectors
     encoder: SentenceEncoder
 
     def match(self, queries: Sequence[Query]) -> list[SentenceMatch | None]:
@@ -72,7 +75,7 @@ class EncodedTools:
         sentences = self.encoder.encode_sentences(query.sentences, room)
         if not len(sentences):
             return None
-        cosines: NDArray[np.float32] = self.vectors @ sentences.T
+        cosines = self.vectors.cosines(sentences).T
         above = np.maximum(cosines - UNRELATED, 0)
         shares = above / np.maximum(above.max(axis=0), RELATED - UNRELATED)
         return SentenceMatch(shares.max(axis=1), cosines.max(axis=1))
@@ -91,6 +94,7 @@ class ToolEncoder:
         self._encoder: SentenceEncoder | None = None
         self.failed = False  # for the rest of the process
         self._lists: OrderedDict[Tools, EncodedTools] = OrderedDict()
+        # Those of a tool's own texts and of its example requests, a row each.
         self._vectors: WeakKeyDictionary[ToolDocument, NDArray[np.float16]] = WeakKeyDictionary()
         self._lock = threading.Lock()  # for all below, and for the vectors
         self._waiting: OrderedDict[Tools, None] = OrderedDict()  # the last one is next
@@ -144,12 +148,12 @@ class ToolEncoder:
             return self._encoder is not None and all(tool in self._vectors for tool in tools)
 
     def _assemble(self, tools: Tools) -> EncodedTools:
-        import numpy as np
+        from pointsman.providers.tool_vectors import ToolVectors
 
         assert self._encoder is not None
         with self._lock:
             rows = [self._vectors[tool] for tool in tools]
-        return EncodedTools(np.array(rows, dtype=np.float32), self._encoder)
+        return EncodedTools(ToolVectors.of(rows, EXAMPLE_SHARE), self._encoder)
 
     def _keep(self, tools: Tools, encoded: EncodedTools) -> None:
         self._lists[tools] = encoded
@@ -204,21 +208,24 @@ class ToolEncoder:
         with self._lock:
             self._encoder = encoder
             missing = [tool for tool in tools if tool not in self._vectors]
-        texts = {tool: _text(tool) for tool in missing}
-        digests = {tool: _digest(text, encoder.model_id) for tool, text in texts.items()}
+        texts = {tool: _texts(tool) for tool in missing}
+        digests = {text: _digest(text, encoder.model_id) for text in chain.from_iterable(texts.values())}
         stored = self._store.get(list(set(digests.values()))) if self._store else {}
-        self._add({tool: stored[digest] for tool, digest in digests.items() if digest in stored})
-        rest = [tool for tool in missing if digests[tool] not in stored]
+        known = {text: stored[digest] for text, digest in digests.items() if digest in stored}
+        self._add(complete := [tool for tool in missing if all(text in known for text in texts[tool])], texts, known)
+        rest = [tool for tool in missing if tool not in set(complete)]
         logger.info("sentence encoder: %d tools to encode, %d known", len(rest), len(tools) - len(rest))
         for start in range(0, len(rest), _AT_ONCE):
-            made: dict[ToolDocument, NDArray[np.float16]] = {}
-            for tool in rest[start : start + _AT_ONCE]:
+            made: dict[str, NDArray[np.float16]] = {}
+            block = rest[start : start + _AT_ONCE]
+            for text in dict.fromkeys(chain.from_iterable(texts[tool] for tool in block)):
                 if self._closed:
                     break
-                made[tool] = encoder.encode(texts[tool], MAX_TOOL_TOKENS).astype("float16")
-            self._add(made)
+                if text not in known:
+                    known[text] = made[text] = encoder.encode(text, MAX_TOOL_TOKENS).astype("float16")
+            self._add([tool for tool in block if all(text in known for text in texts[tool])], texts, known)
             if self._store:
-                self._store.put({digests[tool]: vector for tool, vector in made.items()})
+                self._store.put({digests[text]: vector for text, vector in made.items()})
             if self._is_superseded(tools):
                 return
         logger.info("sentence encoder: ready for %d tools", len(tools))
@@ -227,7 +234,15 @@ class ToolEncoder:
         with self._lock:
             return self._closed or next(reversed(self._waiting), None) is not tools
 
-    def _add(self, vectors: dict[ToolDocument, NDArray[np.float16]]) -> None:
+    def _add(
+        self,
+        tools: Sequence[ToolDocument],
+        texts: Mapping[ToolDocument, list[str]],
+        known: Mapping[str, NDArray[np.float16]],
+    ) -> None:
+        import numpy as np
+
+        vectors = {tool: np.array([known[text] for text in texts[tool]]) for tool in tools}
         with self._lock:
             self._vectors.update(vectors)
 
@@ -239,11 +254,15 @@ class ToolEncoder:
             self._waiting.clear()
 
 
-def _text(tool: ToolDocument) -> str:
-    """Names as words, the description, and the names of the parameters; empty if most of it is CJK."""
+def _texts(tool: ToolDocument) -> list[str]:
+    """Its own text (names as words, the description, and the names of the parameters) and its example requests.
+
+    A text that is mostly CJK is empty.
+    """
     texts = texts_of(tool)
     name, server, parameters = (_BOUNDARY.sub(" ", calm(texts[field])) for field in ("name", "server", "parameter"))
-    return without_cjk(f"{name} {server} {calm(texts['description'])} {parameters}".strip())
+    own = f"{name} {server} {calm(texts['description'])} {parameters}".strip()
+    return [without_cjk(text) for text in (own, *map(calm, tool.examples))]
 
 
 def _digest(text: str, model_id: str) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.providers.disk_cache import DiskCache
-from pointsman.providers.embeddings import stored_vector
+from pointsman.providers.embeddings import stored_vectors
 from pointsman.providers.semantic.encoder import DIMENSIONS
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class VectorStore:
     def get(self, digests: Sequence[bytes]) -> dict[bytes, NDArray[np.float16]]:
         """Those of the vectors that are there."""
         found = self._cache.get(digests)
-        vectors = {digest: stored_vector(data, DIMENSIONS) for digest, data in found.items()}
-        return {digest: vector for digest, vector in vectors.items() if vector is not None}
+        vectors = {digest: stored_vectors(data, 1, DIMENSIONS) for digest, data in found.items()}
+        return {digest: vector[0] for digest, vector in vectors.items() if vector is not None}
 
     def put(self, vectors: Mapping[bytes, NDArray[np.float16]]) -> None:
         self._cache.put({digest: vector.tobytes() for digest, vector in vectors.items()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pointsman.catalog.apps import supports_apps, with_app_uris
-from pointsman.catalog.definitions import KnownTool
+from pointsman.catalog.definitions import KnownTool, without_examples
 from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.offers import Offer, Offered, Offers
 from pointsman.catalog.service import ToolCatalogService
@@ -62,9 +62,9 @@ class ListHandlers:
 def _shown(name: str, known: KnownTool, era: Era) -> Json:
     """Return the server's definition under our name. In the legacy era an outputSchema must be that of an object."""
     tool = known.tool
-    shown = {**tool, "name": name}
-    if "_meta" in tool:
-        shown["_meta"] = with_app_uris(known.server_id, tool["_meta"])
+    shown = {**without_examples(tool), "name": name}
+    if "_meta" in shown:
+        shown["_meta"] = with_app_uris(known.server_id, shown["_meta"])
     if era == "legacy" and "outputSchema" in tool:
         schema = tool["outputSchema"]
         if not isinstance(schema, dict) or schema.get("type") != "object":
