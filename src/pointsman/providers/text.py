@@ -216,6 +216,11 @@ def stem(word: str) -> str:
     return _stem(word) if word.isascii() and word.isalpha() else word
 
 
+def is_plural(word: str) -> bool:
+    """Whether a word looks like a plural: `issues`, and not `status`, `access` or `analysis`."""
+    return len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
+
+
 @lru_cache(maxsize=16_384)
 def _stem(word: str) -> str:
     stemmer = getattr(_local, "stemmer", None)

@@ -13,6 +13,7 @@ from pointsman.catalog.results import MAX_LIFT
 from pointsman.providers.base import SearchHits, SearchRequest, ToolDocument
 from pointsman.providers.bm25.names import ONE_OF_SEVERAL, OTHERS
 from pointsman.providers.bm25.provider import BM25SearchProvider
+from pointsman.providers.bm25.query import parse
 
 NAMES = {
     "files": {
@@ -139,3 +140,35 @@ def test_usage_cannot_lift_another_tool_past_the_name() -> None:
         return math.log(relevance / (1 - relevance))
 
     assert log_odds(OTHERS) + MAX_LIFT < log_odds(ONE_OF_SEVERAL)
+
+
+ISSUES = tuple(
+    ToolDocument(f"tracker:{name}", name, "Tracker", "An entry of the tracker", {"type": "object"})
+    for name in ("get_issue", "list_issues", "get_issues", "status")
+)
+
+
+@pytest.mark.parametrize("embeddings", [False, True], ids=["words", "embeddings"])
+@pytest.mark.parametrize(
+    ("query", "best"), [("get the issue", "get_issue"), ("get all issues", "get_issues"), ("the status", "status")]
+)
+async def test_singular_and_plural_of_a_name_are_told_apart(query: str, best: str, embeddings: bool) -> None:
+    hits = await BM25SearchProvider(embeddings).search(SearchRequest((query,), None, ISSUES, 5))
+    assert hits[0].tool_key == f"tracker:{best}"
+
+
+@pytest.mark.parametrize("embeddings", [False, True], ids=["words", "embeddings"])
+async def test_a_plural_asks_for_the_tool_that_lists(embeddings: bool) -> None:
+    tools = [tool for tool in ISSUES if tool.tool_name != "get_issues"]
+    hits = await BM25SearchProvider(embeddings).search(SearchRequest(("which issues are open",), None, tools, 5))
+    assert hits[0].tool_key == "tracker:list_issues"
+
+
+@pytest.mark.parametrize("query", ["what channels have we got", "we've got which channels?", "what's he got there"])
+def test_to_have_got_something_asks_for_no_tool_that_gets(query: str) -> None:
+    assert "get" not in parse(query).tokens
+
+
+@pytest.mark.parametrize("query", ["get the channels", "she got the file, get me mine", "I have got to get the files"])
+def test_other_forms_of_to_get_do(query: str) -> None:
+    assert "get" in parse(query).tokens

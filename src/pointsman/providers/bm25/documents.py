@@ -29,6 +29,7 @@ from pointsman.providers.text import (
     calm,
     first_sentence,
     in_one_word,
+    is_plural,
     with_tokens,
     without_cjk,
     words,
@@ -55,8 +56,9 @@ WEIGHTS: Mapping[Field, int] = {
 FIELDS = tuple(WEIGHTS)
 IN_NAME = 1  # the bit of the first field
 IN_DESCRIPTION = 1 << FIELDS.index("description")
+PLURAL = 1 << len(FIELDS)  # a bit more, for a word that the name has in the plural: `list_issues`
 # The bit of each field, and what one of its tokens adds to a figure that has the count above the bits.
-_FIELD_BITS = len(FIELDS)
+_FIELD_BITS = len(FIELDS) + 1
 _FIELDS_MASK = (1 << _FIELD_BITS) - 1
 _UNITS: Mapping[Field, tuple[int, int]] = {
     field: (1 << place, WEIGHTS[field] << _FIELD_BITS) for place, field in enumerate(FIELDS)
@@ -214,6 +216,9 @@ def read(texts: Texts) -> Read:
             before = seen.get(token, 0)
             if not in_title or not before & IN_NAME:  # most titles repeat the name
                 seen[token] = before + unit_count | bit
+    for word, token in with_tokens(name):
+        if is_plural(word):
+            seen[token] |= PLURAL
     places = dict(zip(seen, count()))
     known = {word: places[token] for word, token in found.items() if _is_correctable(word)}
     counts = array("i", [each >> _FIELD_BITS for each in seen.values()])

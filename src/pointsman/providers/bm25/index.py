@@ -22,7 +22,7 @@ from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, MAX_CORRECTED, C
 from pointsman.providers.bm25.synonyms import synonyms_of, words_with_same
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.semantic.tool_encoder import SentenceMatch
-from pointsman.providers.text import has_cjk, stem, without_cjk
+from pointsman.providers.text import has_cjk, is_plural, stem, without_cjk
 from pointsman.providers.tool_vectors import ToolVectors
 
 Vectors = NDArray[np.float32]
@@ -41,6 +41,7 @@ OTHER_KIND = 0.7  # of its score remains to a tool that writes where the request
 OTHER_CHANGE = 0.85  # and to one that removes where the request is to write, and the reverse
 SAME_SERVER = 1.4  # by words, for the tools of the server that fits the step before, if a step refers back to that one
 UNKNOWN_KIND = 0.95  # and to one whose name does not say which of both it does
+OTHER_NUMBER = 0.95  # to one whose name has a word in the singular where the request has the plural, and the reverse
 LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small catalog, the best of a bad lot is noise
 COSINE_DIGITS = 5  # so that equal tools have equal cosines: a product of matrices differs in the last bits
 TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
@@ -145,7 +146,7 @@ class Index:
         """None: no tool matches."""
         if not query.tokens or not self.documents:
             return None
-        agreement = self._agreement(query.kinds)
+        agreement = self._agreement(query)
         corrections = self._corrections(query)
         by_words = self._match_words(query, corrections).times(agreement)
         by_meaning = self._match_meaning(query, corrections)
@@ -260,14 +261,18 @@ class Index:
     def _has(self, token: str) -> bool:
         return self._number(token) is not None
 
-    def _agreement(self, kinds: Sequence[Kind | None]) -> Floats:
-        """For each part of a query and each tool: less than 1 if their kinds differ."""
-        factors = np.ones((len(kinds), len(self.documents)))
-        for part, kind in zip(factors, kinds, strict=True):
+    def _agreement(self, query: Query) -> Floats:
+        """For each part of a query and each tool: less than 1 if their kinds differ, or the number of a word."""
+        factors = np.ones((len(query.kinds), len(self.documents)))
+        for part, kind in zip(factors, query.kinds, strict=True):
             if kind is not None:
                 part[:] = UNKNOWN_KIND
                 for other, tools in self._of_kind.items():
                     part[tools] = _agreement_of(kind, other)
+        for token, word in query.tokens.items():
+            number = self._number(token)
+            if number is not None and token not in query.hints:
+                factors[:, self._name_coverage.in_other_number(number, plural=is_plural(word))] *= OTHER_NUMBER
         return factors
 
     def _number(self, token: str) -> int | None:

@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.bm25.documents import IN_NAME, Prepared
-from pointsman.providers.bm25.postings import Floats, by_word
+from pointsman.providers.bm25.documents import IN_NAME, PLURAL, Prepared
+from pointsman.providers.bm25.postings import Floats, Rows, by_word
 from pointsman.providers.text import squeezed
 
 MAX_CHARS = 1_200  # of a query; no name with its server's is longer
@@ -62,12 +62,16 @@ def _rows_by_spelling(tools: Sequence[ToolDocument]) -> dict[str, list[int]]:
 
 
 class NameCoverage:
-    """How much of each tool's name a query has: `list tables` has all of `list_tables`, but half of `drop_tables`."""
+    """How much of each tool's name a query has: `list tables` has all of `list_tables`, but half of `drop_tables`.
+
+    Also, which names have a word in another number: `which issues are open` asks for `list_issues`, not `get_issue`.
+    """
 
     def __init__(self, documents: Sequence[Prepared], idf: Mapping[int, float]) -> None:
         self._size = len(documents)
         fields = np.concatenate([np.empty(0, dtype=np.int32), *(document.fields for document in documents)])
         named = (fields & IN_NAME).astype(bool)
+        plural = (fields[named] & PLURAL).astype(bool)
         words = np.concatenate([np.empty(0, dtype=np.int32), *(document.words for document in documents)])[named]
         rows = np.repeat(np.arange(self._size), [len(document.words) for document in documents])[named]
         weights = np.array([idf[word] for word in words.tolist()])
@@ -75,6 +79,7 @@ class NameCoverage:
         order, self._span = by_word(words)
         self._rows = rows[order]
         self._shares: Floats = shares[order]
+        self._plural = plural[order]
 
     def of(self, query: Iterable[int]) -> Floats:
         """From 0 to 1 for each tool; rare words count more."""
@@ -83,3 +88,10 @@ class NameCoverage:
             span = self._span(word)
             covered[self._rows[span]] += self._shares[span]
         return covered
+
+    def in_other_number(self, word: int, *, plural: bool) -> Rows:
+        """The tools whose name has a word in the other number; none if no name has it in this one."""
+        span = self._span(word)
+        same = self._plural[span] == plural
+        rows: Rows = self._rows[span]
+        return rows[~same] if same.any() else rows[:0]

@@ -105,6 +105,10 @@ _COMMAND = re.compile(rf"\W*({'|'.join(_SHELL)})\s(?!\w+ (?:is|are|was|has)\b)\S
 _LOGGING_IN = re.compile(r"\blog(?:ging|s)?[ -](?:in to|into|in|onto|on to)\b(?! the (?:logs?|file)\b)", re.IGNORECASE)
 _LOGGING_OUT = re.compile(r"\blog(?:ging|s)?[ -](?:out|off)\b", re.IGNORECASE)
 
+_HAVING = re.compile(
+    r"\b((?:have|has|had|\w+'(?:ve|s))(?: (?:i|you|we|they|he|she|it))?) got\b(?! to\b)", re.IGNORECASE
+)
+
 IDENTIFIER = r"\b(?:[A-Za-z]+(?:_[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)\b"
 _REFERENCES = re.compile(r"\b(?i:references|refs|calls) (?:to|of) (?=[`'\"]?" + IDENTIFIER + ")")
 _REMEMBERED = re.compile(
@@ -193,8 +197,11 @@ def words_for_phrases(text: str) -> dict[str, bool]:
 
 
 def in_words_of_tools(text: str) -> str:
-    """`references to get_user` as `usages of get_user`, as a paper has others, and `log in` as `login`."""
-    text = _REFERENCES.sub("usages of ", text)
+    """`references to get_user` as `usages of get_user`, as a paper has others, and `log in` as `login`.
+
+    `What channels have we got` asks for no tool that gets something.
+    """
+    text = _HAVING.sub(r"\1", _REFERENCES.sub("usages of ", text))
     return _LOGGING_OUT.sub("logout", _LOGGING_IN.sub("login", text)) if "log" in text.lower() else text
 
 
