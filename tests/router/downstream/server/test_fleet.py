@@ -378,6 +378,18 @@ async def test_an_own_connection_that_is_kept_for_a_watcher_is_opened_again_unti
         assert opens.count == {"s": 2}
 
 
+async def test_no_own_connection_is_opened_once_they_are_stopped() -> None:
+    """Also not by a call that was waiting for the connection which the stop has retired."""
+    async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
+        ada, opens = Caller("ada", None), Opens()
+        own = OwnConnections(opens("s", Server(url=http.url), Limits()), unheard, unwatched, lambda: 5.0)
+        await own.lease_for(ada)
+        await own.stop(0)
+        with pytest.raises(ConnectionLostError, match="it is being stopped"):
+            await own.lease_for(ada)
+        assert opens.count == {"s": 1}
+
+
 async def test_own_connections_are_limited_in_number() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
         connect = Opens()("s", Server(url=http.url), Limits())

@@ -69,7 +69,7 @@ class OwnConnections:
         """The caller's connection; opened on demand, once for all calls that wait for it (single-flight).
 
         Raises:
-            ConnectionLostError: it could not be opened, or too many are open.
+            ConnectionLostError: it could not be opened, too many are open, or all are being stopped.
         """
         while True:
             account = "" if self._accounts is None else await self._accounts.look_up(caller)
@@ -99,6 +99,8 @@ class OwnConnections:
         await self._tasks.close()
 
     def _open(self, caller: Caller, account: str) -> asyncio.Future[ConnectionLease]:
+        if self._stopping:
+            raise ConnectionLostError("it is being stopped")
         if len(self._ready) >= self._most:
             raise ConnectionLostError(f"{self._most} callers have a connection of their own already")
         loop = asyncio.get_running_loop()
