@@ -126,7 +126,7 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ("The message", "must be a request (`method`) or a response (`result` or `error`)."),
     ("The path and the header X-Pointsman-Project name two different projects.", "Name one."),
     ("The request body took longer than `limits.body_s`.", "Send the request again, without pauses."),
-    ("The request header is larger than {} bytes.", "Send fewer or shorter header fields."),
+    ("The request header is larger than {} bytes or has more than {} fields.", "Send fewer or shorter header fields."),
     ("The request header took longer than `limits.header_s`.", "Send the request again, without pauses."),
     ("The server's error cannot be shown, because its text is not valid.", "Try again later."),
     ("This `cursor` has expired, because the list has changed.", "Begin again without one."),

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from pointsman.config.model import GatewayConfig, Limits
 from pointsman.router.front.http.headers import Head, HostRules
 from pointsman.router.front.http.known_head import KnownHead
+from pointsman.router.front.http.protocol import GuardedProtocol
+from pointsman.router.front.http.responses import HEAD_LINES
 from tests.router.front.raw_http import Connection, Json, call, request
 from tests.router.front.served_front import Served, serving
 
@@ -66,7 +68,7 @@ def with_line(line: bytes, data: bytes = CALL) -> bytes:
     "data",
     [
         with_line(b"Expect: 100-continue"),
-        with_line(b"Connection: keep-alive"),
+        with_line(b"Connection: keep-alive, te"),
         with_line(b"Connection: close"),
         with_line(b"Mcp-Session-Id: y"),
         with_line(b"Trailer: x"),
@@ -87,11 +89,12 @@ def test_only_the_head_of_a_plain_call_is_remembered(data: bytes) -> None:
     assert known(data) is None
 
 
-def test_a_remembered_head_finds_bodies_of_any_length() -> None:
-    head = known(CALL)
+@pytest.mark.parametrize("kept", [[], [("Connection", "keep-alive")], [("Connection", "Keep-Alive")]])
+def test_a_remembered_head_finds_bodies_of_any_length(kept: list[tuple[str, str]]) -> None:
+    head = known(request(PORT, b"{}", headers=kept))
     assert head is not None
     for body in (b"", b"{}", b"x" * 12_345):
-        assert head.body_in(request(PORT, body, headers=[("Mcp-Session-Id", "x")])) == body
+        assert head.body_in(request(PORT, body, headers=kept)) == body
 
 
 LENGTHS = st.one_of(
@@ -193,6 +196,44 @@ async def test_a_call_with_a_known_head_reaches_the_gateway_as_its_first_one_did
         assert {(one.method, one.caller, one.client.name) for one in others} == {
             (first.method, first.caller, first.client.name)
         }
+
+
+async def test_a_refused_call_with_a_known_head_is_recorded_whatever_was_before_it() -> None:
+    """The head was remembered of a larger call than is read for the audit."""
+    async with serving() as served:
+        session = await served.open_session()
+        large = request(served.port, call("echo", {"text": "x" * 65_500}), headers=session, token="wrong")
+        small = request(served.port, call("echo", {"text": "hi"}), headers=session, token="wrong")
+        connection = await served.connect()
+        for piece in (large, large, large, small):
+            connection.send(piece)
+            answer = await connection.answer()
+            assert answer.status == 401
+        assert [one.method for one in served.gateway.refusals][-1] == "tools/call"
+        assert answer.json["id"] == 1
+
+
+@pytest.mark.parametrize("verb", ["POST", "DELETE"])  # one goes straight to the front, the other through ASGI
+async def test_an_idle_connection_does_not_keep_its_last_head(verb: str) -> None:
+    async with serving() as served:
+        connection = await served.connect()
+        lines = [("X-Large", "x" * 60_000)]
+        connection.send(request(served.port, verb=verb, headers=lines))
+        await connection.answer()
+        [protocol] = served.server.server_state.connections
+        assert isinstance(protocol, GuardedProtocol)
+        kept = [
+            *protocol.headers,
+            *(getattr(protocol.cycle, "headers", None) or protocol.cycle.scope.get("headers", ())),
+        ]
+        assert sum(len(value) for _, value in kept) < 1_000
+
+
+async def test_a_header_of_very_many_fields_is_refused() -> None:
+    async with serving() as served:
+        connection = await served.connect()
+        connection.send(request(served.port, {}, headers=[(f"X-{number}", "") for number in range(HEAD_LINES)]))
+        assert (await connection.closed()).startswith(b"HTTP/1.1 431 ")
 
 
 async def test_a_reload_holds_for_a_connection_that_knows_its_head() -> None:

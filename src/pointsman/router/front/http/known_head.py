@@ -12,7 +12,7 @@ _LINE = b"POST /mcp HTTP/1.1\r\n"
 _LENGTH_LINE = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})\r\n", re.IGNORECASE)
 _MOST_DIGITS = 9
 _KNOWN_BYTES = 4096  # a longer head is parsed each time: a thousand connections must not keep 64 MB of them
-_FRAMING_HEADERS = frozenset({b"connection", b"expect", b"transfer-encoding", b"trailer", b"upgrade"})
+_FRAMING_HEADERS = frozenset({b"expect", b"transfer-encoding", b"trailer", b"upgrade"})
 
 
 class KnownHead(Struct, frozen=True, eq=False):
@@ -39,7 +39,8 @@ class KnownHead(Struct, frozen=True, eq=False):
             return None
         plain = data.startswith(_LINE) and data.count(b"\n", 0, end) == data.count(b"\r\n", 0, end)
         whole = head.get(b"content-length") == length[1] and len(data) - end == int(length[1])
-        if not plain or not whole:
+        kept = head.get(b"connection", b"keep-alive").lower() == b"keep-alive"  # which HTTP/1.1 does anyway
+        if not (plain and whole and kept):
             return None
         return cls(data[: length.start(1)], data[length.end(1) : end], headers, head)
 

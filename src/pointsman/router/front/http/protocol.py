@@ -37,6 +37,7 @@ from pointsman.router.front.http.headers import Head
 from pointsman.router.front.http.known_head import KnownHead
 from pointsman.router.front.http.responses import (
     HEAD_BYTES,
+    HEAD_LINES,
     LARGE_HEAD,
     NOT_HTTP,
     SLOW_BODY,
@@ -60,6 +61,7 @@ _TOO_MANY = {
     "the operator names proxies in `listen.trusted_proxies`.",
 }
 _DIRECT_URL = b"/mcp"
+_ANSWERED: Any = {"type": "http", "method": "GET", "headers": []}
 
 
 class HeadTooLargeError(Exception):
@@ -254,6 +256,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._declining = self.parser.should_upgrade()
         if self._declining:
             return  # the parser stops here, and the request is parsed again without the upgrade headers
+        if len(self.headers) > HEAD_LINES:
+            raise HeadTooLargeError
         if self._head_bytes + self._piece_bytes > HEAD_BYTES:
             self._measure_head()
         self._reading_body = True
@@ -367,8 +371,20 @@ class GuardedProtocol(HttpToolsProtocol):
                     self._stop_keep_alive()
                 self._kept = self.keep_alive.get(pressed) or self._new_keep_alive(pressed)
                 self._kept.add(self)
-        if self._verdict == "admitted" and self.cycle.response_complete:  # no pipelined request follows
-            self.table.idle[self] = None
+        if self.cycle.response_complete:  # no pipelined request follows
+            self._release_head()
+            if self._verdict == "admitted":
+                self.table.idle[self] = None
+
+    def _release_head(self) -> None:
+        """Release the headers of the last request, which may be large: an idle connection keeps its cycle."""
+        cycle = self.cycle
+        if type(cycle) is DirectCycle:
+            cycle.headers, cycle.head = [], {}
+            return
+        cycle.scope = self.scope = _ANSWERED
+        if not self._reading_head:
+            self.headers, self.head = [], {}
 
     def _new_keep_alive(self, pressed: bool) -> TimerQueue[GuardedProtocol]:
         usual_s = self.config.timeout_keep_alive

@@ -29,6 +29,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 PING = b": ping\r\n\r\n"
 HEAD_BYTES = 64 << 10  # of a request
+HEAD_LINES = 200  # each field costs memory beyond its bytes
 AT_CAPACITY = {"code": OVERLOADED}
 _LARGE_BYTES = 256 << 10
 _JSON_TYPE = (b"content-type", b"application/json")
@@ -110,7 +111,9 @@ SLOW_HEAD = HttpError(
 )
 SLOW_BODY = HttpError(408, "The request body took longer than `limits.body_s`. Send the request again, without pauses.")
 LARGE_HEAD = HttpError(
-    431, f"The request header is larger than {HEAD_BYTES} bytes. Send fewer or shorter header fields."
+    431,
+    f"The request header is larger than {HEAD_BYTES} bytes or has more than {HEAD_LINES} fields. Send fewer or shorter "
+    "header fields.",
 )
 NOT_HTTP = HttpError(400, "This is not HTTP. Send an HTTP/1.1 request.")
 
