@@ -174,3 +174,11 @@ def test_clients_are_not_sent_example_requests() -> None:
     entry = with_examples("a", "why did we")
     assert without_examples(entry) == tool("a")
     assert without_examples({**entry, "_meta": {**entry["_meta"], "vendor/x": 1}})["_meta"] == {"vendor/x": 1}
+
+
+async def test_an_entry_that_becomes_bundled_is_listed_again() -> None:
+    catalog = catalog_of(SmallServer("s", with_examples("a", "why did we")), config=config_of({"s": {}}))
+    for entry, count in (({"command": "x"}, 0), ({"bundled": "archive"}, 1), ({"command": "x"}, 0)):
+        catalog.reconfigure(config_of({"s": entry}))
+        [found] = (await catalog.available(ME)).tools
+        assert len(found.document.examples) == count

@@ -4,11 +4,11 @@ Share of requests whose right tool is first / among the first three, by words an
 but without the tools' example requests, which words do not read:
 
     set                            words     embeddings    without examples
-    first (archive_strangers)    .61 / .92    .64 / .92      .63 / .88
-    names A                      .90 / .98    .87 / 1.0      .83 / 1.0
-    names B                      .73 / .93    .80 / .93      .77 / .92
+    first (archive_strangers)    .61 / .92    .66 / .90      .63 / .88
+    names A                      .90 / .98    .85 / .98      .83 / 1.0
+    names B                      .75 / .95    .82 / .93      .78 / .93
     second                       .26 / .58    .45 / .68      .32 / .61
-    held out                     .64 / .73    .64 / .80      .60 / .76
+    held out                     .64 / .73    .63 / .81      .60 / .76
 
 The descriptions are worded for the needs in the first set, A and B, and the wording of one (`documents_list_documents`)
 was chosen from half a dozen by the totals of all sets but the last. The author of the example requests has seen none of
@@ -70,10 +70,12 @@ FLOORS = {  # some requests below the figures, to leave room for changes of the 
 SETS = sorted({name for name, _ in FLOORS})
 
 TOPICS = ("invoices", "public holidays", "customer complaints", "parental leave", "the billing module")
+OTHERS_WORDS = ("screenshots", "the network settings", "file permissions", "backups", "commits", "browser tabs")
 NAMES = ("parse_invoice", "calcDiscount", "PaymentGateway", "LEGACY_AUTH", "toSlug")  # no word of another tool's name
 # How people ask for a tool, and the place that it must reach whatever the matter.
 PHRASES = (
-    ("which page covers {}", TOPICS, "documents_search", 1),
+    ("which page covers {}", (*TOPICS, *OTHERS_WORDS), "documents_search", 1),
+    ("which page of the docs explains {}", (*TOPICS, *OTHERS_WORDS), "documents_search", 1),
     ("why did we choose this for {}", TOPICS, "context_search", 1),
     ("why did we drop {}", (*TOPICS, "MongoDB"), "context_search", 1),  # there is a `browser_drop`
     ("the code that handles {}", TOPICS, "context_search", 1),  # there is a `browser_run_code_unsafe`
@@ -90,6 +92,11 @@ PHRASES = (
 )
 # Requests that a file's name makes one for a tool for files, and such about the clock.
 FILES_AND_TIMES = (
+    ("find the file named lease.txt", ("search_files",)),
+    ("search my disk for lease.txt", ("search_files",)),
+    ("summarise the paper at https://arxiv.org/abs/2401.00001", ("fetch",)),
+    ("what does the policy at https://example.com/privacy say about cookies", ("fetch",)),
+    ("give me the text of the document https://example.com/a.txt", ("fetch",)),
     ("print the contents of letter.txt", ("read_file", "read_text_file", "read_multiple_files")),
     ("store this text in notes.md", ("write_file",)),
     ("put hello into hello.txt", ("write_file",)),
@@ -130,7 +137,7 @@ async def test_the_right_tool_is_found_among_those_of_real_servers(
 
 @both_ways
 async def test_what_is_right_is_hardly_ever_called_unlikely(strangers: Sequence[SmallServer], embeddings: bool) -> None:
-    """By words 6 of 189 right hits are below .2, with embeddings 5 of 200; of the held-out set 1 of 45 and none of 45.
+    """By words 6 of 190 right hits are below .2, with embeddings 4 of 200; of the held-out set 1 of 45 and none of 45.
 
     Of the other sets it was 17 of 143 with embeddings, and this count chose the rule that lowered it.
     """

@@ -94,8 +94,8 @@ class ToolCatalogService:
     def reconfigure(self, config: GatewayConfig) -> None:
         """Apply a configuration, also to requests under way."""
         self.rights = self._index(config)
-        self.bundled_servers = _bundled_servers(config)
-        self._lists.keep_only(config.servers)
+        before, self.bundled_servers = self.bundled_servers, _bundled_servers(config)
+        self._lists.keep_only(config.servers.keys() - (before ^ self.bundled_servers))
         self._key_index.keep_only(config.servers)
         self._last.reconfigure()
         self._reconfigured.set()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
 
-NEAR = 0.25  # the cosine from which an example request counts: any two requests have something in common
+NEAR = 0.3  # the cosine from which an example request counts: any two requests have something in common
 
 
 @dataclass(frozen=True, slots=True)

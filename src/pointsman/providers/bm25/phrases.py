@@ -131,6 +131,13 @@ _WANTED_PASSAGE = re.compile(  # `search the documents for ...`; several searche
     r"(?![^?!]{0,80}\b(?:several|multiple|these|those|at once|in one go|together)\b)",
     re.IGNORECASE,
 )
+_WANTED_PAGE = re.compile(  # `which page covers ...`, `which chapter of the manual explains ...`
+    rf"{_ASKING}(?:on )?(?:which|what|the|any) "
+    r"(?:page|passage|paragraph|section|chapter|part|document|docs?|manual|guide|handbook)s?"
+    r"(?: (?:of|in) [^.?!]{1,40}?)? "
+    r"(?:covers?|explains?|describes?|mentions?|discuss(?:es)?|talks? about|deals? with|is about|are about)(?=\W+\w)",
+    re.IGNORECASE,
+)
 _WANTED_RULES = re.compile(
     rf"{_ASKING}(?:which|what|the|our|any)(?: are)?(?: \w+){{0,2}} (?:rules|conventions|guidelines)\b"
     r"[^.?!]{0,40}? (?:about|on|for)\b(?=\W+\w)",
@@ -162,6 +169,7 @@ _WORDS: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
     (_KNOWN, ("memory", "search"), True),
     (_FORGOTTEN, ("memory", "delete"), True),
     (_WANTED_PASSAGE, ("passage", "mention"), True),
+    (_WANTED_PAGE, ("passage", "mention"), True),
     (_WANTED_RULES, ("convention", "rule"), False),
     (HISTORY, ("log",), False),
     (COMMITS, ("log",), True),
@@ -172,6 +180,13 @@ _WORDS: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
     (_FOUND_FILES, ("search", "files"), True),
     (_LARGEST, ("size",), True),
     (_PAGE_SOURCE, ("fetch", "url"), True),
+)
+
+
+# What is behind these is the matter.
+_WANTED = (
+    *(_WANTED_CODE, _WANTED_USES, _WANTED_PASSAGE, _WANTED_PAGE, _WANTED_RULES),
+    *(_REMEMBERED, _KNOWN, _FORGOTTEN),
 )
 
 
@@ -207,7 +222,7 @@ def in_words_of_tools(text: str) -> str:
 
 def matter_of(text: str) -> str:
     """The part of a text that says about what, where a phrase before it says all of what is wanted; empty: none."""
-    for phrase in (_WANTED_CODE, _WANTED_USES, _REMEMBERED, _KNOWN, _FORGOTTEN, _WANTED_PASSAGE, _WANTED_RULES):
+    for phrase in _WANTED:
         if wanted := phrase.match(text[:MAX_CHARS]):
             return text[wanted.end() :]
     return ""

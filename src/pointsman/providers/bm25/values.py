@@ -39,19 +39,31 @@ _ADDRESS = "\1"
 _READING_ADDRESS = re.compile(  # or the address is all there is
     rf"\b(?:read|fetch|get|load|download|scrape|show|view|print|display|summari[sz]e)(?: me)?"
     rf"(?: (?:the )?(?:(?:contents?|text) of )?(?:the )?(?:page |url |website |site |link )?(?:at )?)?\s*{_ADDRESS}"
-    rf"|^\W*{_ADDRESS}\W*$|\bwhat(?:'s| is) (?:in|at|on) {_ADDRESS}|\bwhat does {_ADDRESS} (?:say|contain)\b",
+    rf"|^\W*{_ADDRESS}\W*$|\bwhat(?:'s| is) (?:in|at|on) {_ADDRESS}|\bwhat does {_ADDRESS} (?:say|contain)\b"
+    # `summarise the paper at ADDRESS`, `what does the policy at ADDRESS say`
+    r"|\b(?:read|fetch|get|give|find|load|download|show|print|summari[sz]e|translate|check|extract|what) "
+    r"[^.?!]{0,40}?\b(?:articles?|blog|chapter|contents?|docs|documents?|documentation|guide|html|manual|news|paper|"
+    rf"policy|post|readme|report|section|source|spec|story|terms|text)\b[^.?!]{{0,40}}? {_ADDRESS}",
     re.IGNORECASE,
 )
-_OF_FILE = rf"(?:the |this |my )?(?:(?:file|image|picture|photo|document|video|text file) )?{_FILE}"
+_OF_FILE = (
+    rf"(?:the |this |my |an? )?(?:(?:file|image|picture|photo|document|video|text file) )?(?:called |named )?{_FILE}"
+)
 _READING = re.compile(
     rf"\b(?:open|print|read|show|display|view)(?: me)?(?: (?:the )?(?:contents?|text) of)? {_OF_FILE}"
     rf"|\bwhat(?:'s| is) (?:in|inside) {_OF_FILE}|\bwhat does {_OF_FILE} (?:say|contain)\b",
     re.IGNORECASE,
 )
 _EDITING = re.compile(
-    rf"\b(?:replace|change|fix|correct|edit|modify)\b[^.?!]{{0,80}} (?:in|of) {_OF_FILE}", re.IGNORECASE
+    rf"\b(?:replace|change|fix|correct|edit|modify)\b[^.?!]{{0,80}} (?:in|of) {_OF_FILE}"
+    rf"|^\W*{_FILE} (?:replace|change|fix|correct|edit|modify)\b",  # `index.html: replace the title`
+    re.IGNORECASE,
 )
-_LOOKING_FOR_FILE = re.compile(rf"\b(?:where is|where's|find|locate|look for) {_OF_FILE}", re.IGNORECASE)
+_LOOKING_FOR_FILE = re.compile(
+    rf"\b(?:where is|where's|find|locate|(?:look|search)(?: (?:in |on |through )?(?:the |my |our )?\w+)? for)(?: me)? "
+    rf"{_OF_FILE}",
+    re.IGNORECASE,
+)
 _HISTORY = re.compile(rf"\b(?:history|log|commits) (?:of|for) {_OF_FILE}", re.IGNORECASE)
 _INTO_FILE = re.compile(  # `rename FILE to FILE` writes none
     rf"(?<!{_FILE} )\b(?:in|into|to|as) (?:an? |the )?(?:new )?(?:file )?(?:called |named )?{_FILE}", re.IGNORECASE
@@ -82,7 +94,12 @@ def _said_of_values(text: str) -> dict[str, bool]:
             masked[place] = _FILE if "file" in words else _ADDRESS if "url" in words else written
     if _ADDRESS in masked:
         found |= _done_with_addresses(" ".join(masked))
-    return found | _done_with_files(" ".join(masked), text) if _FILE in masked else found
+    if _FILE not in masked:
+        return found
+    with_files = " ".join(masked)
+    if _LOOKING_FOR_FILE.search(with_files):  # by its name, whatever is in it
+        found = {word: said for word, said in found.items() if word not in _KINDS}
+    return found | _done_with_files(with_files, text)
 
 
 def without_values(text: str) -> str:
