@@ -15,6 +15,8 @@ from pointsman.providers.text import words
         ("Read it, and then send it to Anna", ["Read it", "send it to Anna"]),
         ("Compare apples and oranges", ["Compare apples and oranges"]),
         ("Buy bread, milk and eggs", ["Buy bread, milk and eggs"]),
+        ("Look up the policy, then refund the payment", ["Look up the policy", "refund the payment"]),
+        ("The then leader of the band", ["The then leader of the band"]),
     ],
 )
 def test_a_step_begins_with_a_verb(sentence: str, expected: list[str]) -> None:

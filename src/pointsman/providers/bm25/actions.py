@@ -76,6 +76,7 @@ _VERBS = frozenset(f"{_READING} {_WRITING} {_REMOVING} {_UNDOING} {_OTHERS}".spl
 _NEXT_STEP = (  # compiled at first use
     r"(?:[,;]\s*(?:and\s+|or\s+)?|\s+and\s+|\s+then\s+)(?:(?:then|also|finally|next|please)\s+){0,2}"
     rf"(?=(?:{'|'.join(sorted(_VERBS))})\b)"
+    r"|[,;]\s*(?:and\s+)?then\s+(?=\w)"  # before any verb: `look up the policy, then refund the payment`
 )
 LOOKING = frozenset({"show", "display", "see", "view", "look"})  # these hardly tell one tool from another
 
