@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp_types.methods import parse_server_result
 
 from pointsman.catalog.definitions import (
     MAX_EXAMPLE_CHARS,
@@ -19,6 +20,7 @@ from pointsman.catalog.definitions import (
     visible_tool,
     without_examples,
 )
+from pointsman.core.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ListKind
 from pointsman.core.model import Json
 from pointsman.core.seams import EXAMPLE_REQUESTS
 from tests.catalog.sources import SmallServer, catalog_of, config_of, tool
@@ -76,7 +78,8 @@ schemas: st.SearchStrategy[Any] = st.recursive(
 
 @given(schemas)
 def test_texts_lose_what_is_hidden_and_values_and_names_lose_nothing(schema: Any) -> None:
-    assert shown({"name": "a", "inputSchema": schema})["inputSchema"] == literally(schema)
+    inside = {"properties": {"a": schema}}
+    assert shown({"name": "a", "inputSchema": inside})["inputSchema"] == literally(inside)
 
 
 def literally(schema: Any, *, names: bool = False) -> Any:
@@ -108,6 +111,108 @@ def test_names_of_resources_are_texts_and_names_of_prompts_are_not() -> None:
     assert encoded is not None
     assert visible_entry(entry, "uri", encoded)["name"] == "n"
     assert visible_entry(entry, "name", encoded)["name"] == f"n{HIDDEN}"
+
+
+SOUND_SCHEMA: Json = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {"b": True, "c": {"type": ["string", "null"], "x": None}},
+    "required": [],
+    "x": None,
+}
+ICONS = [{"src": "x", "mimeType": "y", "sizes": ["any"], "theme": "dark", "x": 1}]
+SOUND: list[tuple[ListKind, Json]] = [
+    (TOOLS, {"name": "a", "inputSchema": {"type": "object"}, "icons": [], "execution": {}, "_meta": {}}),
+    (TOOLS, {"name": "a", "inputSchema": SOUND_SCHEMA, "outputSchema": SOUND_SCHEMA, "icons": ICONS, "x": None}),
+    (TOOLS, {"name": "a", "inputSchema": SOUND_SCHEMA, "title": "A", "execution": {"taskSupport": "optional"}}),
+    (PROMPTS, {"name": "a", "title": "A", "arguments": [{"name": "b", "required": False, "title": "B", "x": 1}]}),
+    (PROMPTS, {"name": "a", "description": "", "arguments": [], "icons": ICONS, "_meta": {"k": None}}),
+    (RESOURCES, {"uri": "u://a", "name": "", "mimeType": "x", "size": 5.0, "annotations": {"audience": ["user"]}}),
+    (RESOURCES, {"uri": "u://a", "name": "a", "size": 0, "annotations": {"priority": 1, "lastModified": "x", "y": 1}}),
+    (TEMPLATES, {"uriTemplate": "u://{a}", "name": "a", "title": "A", "description": "B", "_meta": {}, "x": 1}),
+]
+
+
+def shown_of(kind: ListKind, entry: Json) -> Json:
+    encoded = encode_entry(entry)
+    assert encoded is not None
+    return visible_tool(entry, encoded) if kind is TOOLS else visible_entry(entry, kind.key, encoded)
+
+
+def read_by_the_sdk(kind: ListKind, *entries: Json) -> None:
+    """Raises pydantic.ValidationError."""
+    page = {kind.field: list(entries), "ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
+    for version in ("2025-11-25", "2026-07-28"):
+        parse_server_result(kind.method, version, page)
+
+
+@pytest.mark.parametrize(("kind", "entry"), SOUND)
+def test_a_sound_definition_is_the_object_that_came(kind: ListKind, entry: Json) -> None:
+    read_by_the_sdk(kind, entry)
+    assert shown_of(kind, entry) is entry
+
+
+ANYTHING: st.SearchStrategy[Any] = st.recursive(
+    st.sampled_from([None, True, -1, 0.5, 1e300, 2**70, "", "x", "user", "dark", "object"]),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2),
+        st.dictionaries(
+            st.sampled_from(["src", "sizes", "theme", "name", "title", "required", "audience", "priority", "type"])
+            | st.sampled_from(["properties", "$schema", "taskSupport", "lastModified", "mimeType", "readOnlyHint"]),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=8,
+)
+FIELDS = ["title", "description", "icons", "_meta", "annotations", "execution", "arguments", "mimeType", "size"]
+OBJECT: Json = {"type": "object"}
+
+
+@pytest.mark.parametrize("kind", [TOOLS, PROMPTS, RESOURCES, TEMPLATES], ids=lambda kind: kind.method)
+@given(data=st.data())
+def test_fields_of_any_type_leave_the_page_readable_for_the_sdk(kind: ListKind, data: st.DataObject) -> None:
+    schema = ANYTHING.map(lambda made: {**made, **OBJECT} if isinstance(made, dict) else OBJECT)
+    optional = dict.fromkeys([*FIELDS, "name"], ANYTHING) | {"outputSchema": schema | st.sampled_from(["x", None])}
+    entry = data.draw(st.fixed_dictionaries({"inputSchema": schema}, optional=optional))
+    shown = shown_of(kind, {**entry, kind.key: "a"})
+    read_by_the_sdk(kind, shown)
+    assert shown_of(kind, shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "left"),
+    [
+        (TOOLS, {"inputSchema": OBJECT, "_meta": "x", "description": 5, "title": ["a"]}, {"inputSchema": OBJECT}),
+        (TOOLS, {"inputSchema": OBJECT, "icons": "x", "outputSchema": "x", "title": None}, {"inputSchema": OBJECT}),
+        (TOOLS, {"inputSchema": OBJECT, "x": None}, {"inputSchema": OBJECT, "x": None}),
+        (
+            TOOLS,
+            {"inputSchema": {"properties": {"a": "text", "b": OBJECT}, "required": ["a", 5], "$schema": 7}},
+            {"inputSchema": {"properties": {"a": {}, "b": OBJECT}, "required": ["a"]}},
+        ),
+        (
+            TOOLS,
+            {"inputSchema": OBJECT, "icons": [{"src": "x", "theme": "blue"}, {"src": 5}, "x"]},
+            {"inputSchema": OBJECT, "icons": [{"src": "x"}]},
+        ),
+        (
+            PROMPTS,
+            {"arguments": [{"name": "a", "required": "yes"}, {"required": True}, 5], "title": 5},
+            {"arguments": [{"name": "a"}]},
+        ),
+        (RESOURCES, {"name": "a", "size": "5", "annotations": "x"}, {"name": "a"}),
+        (
+            RESOURCES,
+            {"name": "a", "annotations": {"priority": 7, "audience": ["user", "x"], "x": 1}},
+            {"name": "a", "annotations": {"audience": ["user"], "x": 1}},
+        ),
+        (TEMPLATES, {"name": ["a"], "mimeType": 5}, {"name": "u://a"}),
+    ],
+)
+def test_what_has_another_type_than_the_protocol_gives_it_is_left_out(kind: ListKind, sent: Json, left: Json) -> None:
+    named = {kind.key: "a" if kind.key == "name" else "u://a"}
+    assert shown_of(kind, {**named, **sent}) == {**named, **left}
 
 
 def test_a_change_is_reported_once_also_over_an_absence() -> None:

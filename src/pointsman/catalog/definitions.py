@@ -13,6 +13,7 @@ import msgspec
 
 from pointsman.catalog.apps import is_for_apps_only
 from pointsman.catalog.effects import Effect, claimed_effect
+from pointsman.catalog.field_types import tool_with_right_types, with_right_types
 from pointsman.catalog.scan.scan import Flag, scan_hidden
 from pointsman.catalog.schema.arguments import ArgumentCheck
 from pointsman.core.errors import ASK_OPERATOR, NextStep, ServerUnavailableError
@@ -61,7 +62,7 @@ class KnownTool(msgspec.Struct, frozen=True, eq=False):
 
     server_id: str
     tool_name: str
-    tool: Json  # as the server sent it, without invisible text
+    tool: Json  # as the server sent it, without invisible text and fields of a wrong type
     digest: bytes  # of what the server sent
     document: ToolDocument
     check_arguments: ArgumentCheck
@@ -125,12 +126,11 @@ def _build_tool(
 ) -> KnownTool:
     key = str(ToolKey(source.id, name))
     schema = tool.get("inputSchema", {})
-    description = tool.get("description")
     document = ToolDocument(
         tool_key=key,
         tool_name=name,
         server_name=source.name,
-        description=description if isinstance(description, str) else "",
+        description=tool.get("description", ""),
         input_schema=schema,
         title=_title_of(tool),
         examples=examples,
@@ -142,8 +142,8 @@ def _build_tool(
 
 def _title_of(tool: Json) -> str:
     """The title, which versions of the protocol before 2025-06-18 have among the annotations."""
-    title = tool.get("title") or tool.get("annotations", {}).get("title")
-    return title if isinstance(title, str) else ""
+    title: str = tool.get("title") or tool.get("annotations", {}).get("title", "")
+    return title
 
 
 def check_unchanged(before: KnownTool, now: KnownTool | None, *, held: bool = False) -> None:
@@ -209,10 +209,11 @@ def quote_names(names: Sequence[str]) -> str:
 
 
 def visible_tool(tool: Json, encoded: bytes) -> Json:
-    """The tool without invisible text, and with only the annotations that the protocol defines.
+    """The tool without invisible text and fields of a wrong type, with only the annotations that the protocol defines.
 
     `encoded` is its JSON.
     """
+    tool = tool_with_right_types(tool)
     if "annotations" in tool:
         annotations = _visible_annotations(tool["annotations"])
         tool = {key: value for key, value in tool.items() if key != "annotations"}
@@ -228,7 +229,11 @@ def visible_tool(tool: Json, encoded: bytes) -> Json:
 
 
 def visible_entry(entry: Json, key: str, encoded: bytes) -> Json:
-    """A prompt, resource or template without invisible text; `key` is the field that names it."""
+    """A prompt, resource or template without invisible text and fields of a wrong type.
+
+    `key` is the field that names it.
+    """
+    entry = with_right_types(entry, key)
     if not _may_hide(encoded):
         return entry
     shown = _with_visible_texts(entry, _TEXTS if key == "name" else ("name", "mimeType", *_TEXTS))

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types.methods import parse_server_result
 
 from tests.gateway_process import GatewayProcess, gateway_process
-from tests.router.conftest import audit_rows, workshop
-from tests.router.raw_client import ERAS, Era, speaker
+from tests.router.conftest import audit_rows, from_file, workshop
+from tests.router.raw_client import ERAS, LEGACY, MODERN, Era, speaker
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +152,41 @@ async def test_a_forged_cursor_is_refused_in_either_exposure(
     async with speaker(gateway, era, project=project) as client:
         for cursor in ("bm90IG91cnM", "", "!"):
             assert (await client.error("tools/list", {"cursor": cursor}))["code"] == -32602
+
+
+MALFORMED: dict[str, Any] = {
+    "tools": [
+        {"name": "meta", "_meta": "x", "inputSchema": {"type": "object"}},
+        {"name": "texts", "description": 5, "title": ["a"], "inputSchema": {"type": "object"}},
+        {"name": "icons", "icons": "x", "execution": "x", "annotations": "x", "inputSchema": {"type": "object"}},
+        {"name": "output", "outputSchema": "x", "inputSchema": {"type": "object"}},
+        {"name": "absent"},
+        {"name": "untyped", "inputSchema": {}},
+        {"name": "list", "inputSchema": {"type": ["object"], "properties": "x"}, "outputSchema": {"type": "array"}},
+        {"name": "text", "inputSchema": "x"},
+        {"name": "null", "inputSchema": None},
+    ],
+    "resources": [{"uri": "note://a", "title": 5, "size": "x", "annotations": "x"}],
+    "resourceTemplates": [{"uriTemplate": "note://{x}", "name": 5, "mimeType": 5, "_meta": "x"}],
+    "prompts": [{"name": "ask", "description": 5, "arguments": [{"name": "who", "required": "x"}, {}], "icons": "x"}],
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_malformed_definitions_of_one_server_leave_the_lists_of_all_readable(tmp_path: Path, era: Era) -> None:
+    odd = from_file(tmp_path / "lists.json", "odd", MALFORMED)
+    flat = {"unassigned": {"exposure": "flat"}, "servers": {"shop": workshop(tmp_path / "trace"), "odd": odd}}
+    pages = {}
+    async with gateway_process(tmp_path, flat) as process, speaker(process, era) as client:
+        for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list"):
+            pages[method] = await client.result(method)
+            parse_server_result(method, MODERN if era == "modern" else LEGACY, pages[method])
+        called = await client.call("odd__texts", {"a": 1})
+    names = [tool["name"] for tool in pages["tools/list"]["tools"]]
+    assert names[-7:] == [f"odd__{tool['name']}" for tool in MALFORMED["tools"][:-2]]
+    assert "shop__paint" in names
+    assert called["structuredContent"]["arguments"] == {"a": 1}
+    assert "server odd: skipped 2 invalid or duplicate tools" in process.stderr
 
 
 async def test_a_client_is_not_sent_the_example_requests_of_the_archive(tmp_path: Path) -> None:

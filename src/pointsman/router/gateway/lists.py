@@ -60,13 +60,16 @@ class ListHandlers:
 
 
 def _shown(name: str, known: KnownTool, era: Era) -> Json:
-    """Return the server's definition under our name. In the legacy era an outputSchema must be that of an object."""
+    """Return the server's definition under our name.
+
+    An inputSchema must be there, and that of an object; in the legacy era an outputSchema must be that of an object.
+    """
     tool = known.tool
     shown = {**without_examples(tool), "name": name}
     if "_meta" in shown:
         shown["_meta"] = with_app_uris(known.server_id, shown["_meta"])
-    if era == "legacy" and "outputSchema" in tool:
-        schema = tool["outputSchema"]
-        if not isinstance(schema, dict) or schema.get("type") != "object":
-            del shown["outputSchema"]
+    if (schema := tool.get("inputSchema", {})).get("type") != "object":
+        shown["inputSchema"] = {**schema, "type": "object"}
+    if era == "legacy" and "outputSchema" in tool and tool["outputSchema"].get("type") != "object":
+        del shown["outputSchema"]
     return shown
