@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,15 @@ def test_nonsense_gets_a_low_score_and_a_notice(searcher: Searcher, query: str) 
     answer = searcher.search(parse(query), 3)
     assert answer.found[0].relevance < LOW_SCORE
     assert answer.notices == (NO_WORD,)
+
+
+def test_a_query_without_spaces_may_share_a_part_of_its_one_word(tmp_path: Path) -> None:
+    storage = Place(tmp_path / "archive.db").open()
+    fill(storage, prepared("meeting.md", "\u4f1a\u8b70\u306f\u5341\u6642\u306b\u59cb\u307e\u308b"), *DOCUMENTS)
+    embed(storage, StaticEmbedding())
+    answer = Searcher(storage, StaticEmbedding()).search(parse("\u4f1a\u8b70\u306f\u4f55\u6642"), 3)
+    assert NO_WORD not in answer.notices
+    storage.close()
 
 
 def test_a_word_in_common_does_not_make_an_answer(searcher: Searcher) -> None:

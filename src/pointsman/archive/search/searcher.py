@@ -18,7 +18,7 @@ from pointsman.archive.search.evidence import WeightedQuery, scale
 from pointsman.archive.search.fusion import DEPTH, REMOTE_WEIGHT, STATIC_WEIGHT, fuse, lead, normalize
 from pointsman.archive.search.vectors import ChosenSearch
 from pointsman.archive.store.base import Named, Passage, Storage, VectorFilter, VectorSearch
-from pointsman.providers.text import FUNCTION_WORDS
+from pointsman.providers.text import FUNCTION_WORDS, has_cjk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,7 +140,9 @@ class Searcher:
             best = self._storage.passages.passages(list(scores)[:limit]).values()
             known = self._weighted(query).known(list(map(_full_text, best)))
             scores = {number: known * score for number, score in scores.items()}
-            return self._answer(scores, near, limit, max_distance, [*notices, *([NO_WORD] if near else [])])
+            if near and not has_cjk(" ".join(query.words)):  # there, text without spaces is one word
+                notices.append(NO_WORD)
+            return self._answer(scores, near, limit, max_distance, notices)
         ranked = lead(fuse(words, near, weight), named)
         compared = ranked if max_distance is not None else list(ranked)[: limit + SPARE]  # what is shown
         cosines = near | self._index.cosines(vector, [number for number in compared if number not in near])

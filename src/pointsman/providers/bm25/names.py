@@ -73,7 +73,7 @@ class NameCoverage:
         named = (fields & IN_NAME).astype(bool)
         plural = (fields[named] & PLURAL).astype(bool)
         words = np.concatenate([np.empty(0, dtype=np.int32), *(document.words for document in documents)])[named]
-        rows = np.repeat(np.arange(self._size), [len(document.words) for document in documents])[named]
+        rows = np.repeat(np.arange(self._size, dtype=np.int32), [len(each.words) for each in documents])[named]
         weights = np.array([idf[word] for word in words.tolist()])
         shares = weights / np.bincount(rows, weights=weights, minlength=self._size)[rows]
         order, self._span = by_word(words)
@@ -93,5 +93,6 @@ class NameCoverage:
         """The tools whose name has a word in the other number; none if no name has it in this one."""
         span = self._span(word)
         same = self._plural[span] == plural
-        rows: Rows = self._rows[span]
-        return rows[~same] if same.any() else rows[:0]
+        rows = self._rows[span]
+        others: Rows = rows[~same] if same.any() else rows[:0]
+        return others
