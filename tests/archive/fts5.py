@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pointsman.archive.store.postings import PassageTexts
 from pointsman.archive.text.chunks import chunks_of
-from pointsman.archive.text.words import identifier_parts, split_identifier
+from pointsman.archive.text.words import identifier_parts, spellings, split_identifier
 
 ROOT = Path(__file__).resolve().parents[2]
 UNUSUAL = (
@@ -64,6 +64,8 @@ def quoted(text: str) -> str:
 
 
 def term(text: str) -> str:
-    """A word or phrase, also by the parts of an identifier."""
-    parts = split_identifier(text)
-    return f"({quoted(text)} OR parts : {quoted(parts)})" if parts else quoted(text)
+    """A word or phrase, also by the parts of an identifier; a version number with and without its `v`."""
+    read = [quoted(each) for each in spellings(text)]
+    if parts := split_identifier(text):
+        read.append(f"parts : {quoted(parts)}")
+    return f"({' OR '.join(read)})" if len(read) > 1 else read[0]

@@ -117,7 +117,14 @@ def assert_equal(search: TextSearch, reference: Fts5, text: str) -> None:
 def test_scores_equal_those_of_fts5(size: int) -> None:
     reference = Fts5(passages())
     search, _ = made(passages(), size)
-    for text in [*queries(passages(), 300), "getUserName", "high-speed gateway-daemon", "漢字", "the the the gateway"]:
+    for text in [
+        *queries(passages(), 300),
+        "getUserName",
+        "v1.0 gateway",
+        "high-speed gateway-daemon",
+        "漢字",
+        "the the the gateway",
+    ]:
         assert_equal(search, reference, text)
 
 
