@@ -216,11 +216,20 @@ async def test_the_query_language_works_in_search(archive: Caller) -> None:
     assert apart["results"] == []
 
 
-@pytest.mark.parametrize("query", ["", "   ", "?!", "-bread", "tag:home"])
+@pytest.mark.parametrize("query", ["?!", "(((", "-bread", "tag:home"])
 async def test_a_query_without_a_word_to_look_for_is_an_ordinary_empty_result(archive: Caller, query: str) -> None:
     found = await result(archive, "documents_search", query=query)
     assert found["results"] == []
-    assert ("notice" in found) == bool(query.strip())
+    assert "no word to search for" in found["notice"]
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\n\t"])
+async def test_an_empty_query_has_no_results_and_is_called_empty(archive: Caller, query: str) -> None:
+    found = await result(archive, "documents_search", query=query)
+    assert found["results"] == []
+    assert found["notice"].startswith("The query is empty. ")
+    [batched] = (await result(archive, "documents_search_batch", queries=[{"query": query}]))["results"]
+    assert batched == {"query": query, **found}
 
 
 @pytest.mark.parametrize("query", ['"', "a AND", "NEAR(", "x:y*", "^bread", "'; DROP TABLE documents; --", "\x00bread"])

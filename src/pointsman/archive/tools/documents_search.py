@@ -31,6 +31,8 @@ MAX_COLLECTIONS = 50
 MAX_QUERY_CHARS = 20_000  # longer ones are refused; the parser decides how much of a query it reads
 MAX_CHUNK_CHARS = 100_000
 MAX_SHOWN_CHARS = 4_000  # of a passage; those that the chunker cuts are shorter
+NO_WORDS = "The query has no word to search for. Add one to its filters or exclusions."
+EMPTY = "The query is empty. Write a question or keywords to search for."
 
 
 def search_documents(archive: Archive, arguments: Json, call: Call) -> Json:
@@ -110,8 +112,8 @@ def _search(archive: Archive, text: str, query: Query, options: _Options) -> Jso
 
 def _notice(text: str, query: Query, answer: Answer) -> Json:
     notices = list(answer.notices)
-    if query.empty and text.strip() and not notices:
-        notices.append("The query has no word to search for. Add one to its filters or exclusions.")
+    if query.empty and not notices:
+        notices.append(NO_WORDS if text.strip() else EMPTY)
     return {"notice": " ".join(notices)} if notices else {}
 
 
