@@ -8,7 +8,7 @@ import logging
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
@@ -204,6 +204,8 @@ class ToolEncoder:
 
     def _complete(self, tools: Tools) -> None:
         """Add the vectors of a list that are missing, until another list is asked for."""
+        import numpy as np
+
         encoder = self._encoder or self._load()
         with self._lock:
             self._encoder = encoder
@@ -212,8 +214,18 @@ class ToolEncoder:
         digests = {text: _digest(text, encoder.model_id) for text in chain.from_iterable(texts.values())}
         stored = self._store.get(list(set(digests.values()))) if self._store else {}
         known = {text: stored[digest] for text, digest in digests.items() if digest in stored}
-        self._add(complete := [tool for tool in missing if all(text in known for text in texts[tool])], texts, known)
-        rest = [tool for tool in missing if tool not in set(complete)]
+
+        def add(tools: Sequence[ToolDocument]) -> list[ToolDocument]:
+            """Add those of which all texts are known; return the others."""
+            added = {tool: np.array([known[text] for text in texts[tool]]) for tool in tools if is_known(tool)}
+            with self._lock:
+                self._vectors.update(added)
+            return [tool for tool in tools if tool not in added]
+
+        def is_known(tool: ToolDocument) -> bool:
+            return all(text in known for text in texts[tool])
+
+        rest = add(missing)
         logger.info("sentence encoder: %d tools to encode, %d known", len(rest), len(tools) - len(rest))
         for start in range(0, len(rest), _AT_ONCE):
             made: dict[str, NDArray[np.float16]] = {}
@@ -223,7 +235,7 @@ class ToolEncoder:
                     break
                 if text not in known:
                     known[text] = made[text] = encoder.encode(text, MAX_TOOL_TOKENS).astype("float16")
-            self._add([tool for tool in block if all(text in known for text in texts[tool])], texts, known)
+            add(block)
             if self._store:
                 self._store.put({digests[text]: vector for text, vector in made.items()})
             if self._is_superseded(tools):
@@ -233,18 +245,6 @@ class ToolEncoder:
     def _is_superseded(self, tools: Tools) -> bool:
         with self._lock:
             return self._closed or next(reversed(self._waiting), None) is not tools
-
-    def _add(
-        self,
-        tools: Sequence[ToolDocument],
-        texts: Mapping[ToolDocument, list[str]],
-        known: Mapping[str, NDArray[np.float16]],
-    ) -> None:
-        import numpy as np
-
-        vectors = {tool: np.array([known[text] for text in texts[tool]]) for tool in tools}
-        with self._lock:
-            self._vectors.update(vectors)
 
     def _give_up(self, message: str, error: Exception) -> None:
         logger.warning(message, error)
