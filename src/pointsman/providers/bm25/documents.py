@@ -401,8 +401,11 @@ class PreparedTools:
             sums = unit(embedder.sums([*purposes, *wholes]))
             own = unit(sums[: len(block)] + WHOLE_WEIGHT * sums[len(block) :]).astype(np.float16)
             for (known, tool), vector in zip(block, own, strict=True):
-                examples = unit(embedder.sums([without_cjk(calm(example)) for example in tool.examples]))
-                known.vectors = np.vstack([vector, examples.astype(np.float16)])  # a view would keep the vectors of all
+                vectors = vector[None, :].copy()  # a view would keep the vectors of all
+                if tool.examples:
+                    examples = unit(embedder.sums([without_cjk(calm(example)) for example in tool.examples]))
+                    vectors = np.concatenate([vectors, examples.astype(np.float16)])
+                known.vectors = vectors
         if disk is not None and model:
             with self._lock:
                 self._unsaved += [
