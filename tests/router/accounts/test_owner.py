@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -12,6 +13,8 @@ import pytest
 from tests.router.accounts.office import Office, office, secret_of
 from tests.router.cli.commands import run
 from tests.server_login import server_login
+
+LOG_S = 10.0  # until a line of the log has been read
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +40,14 @@ async def reload_tracker(at: Office, *without: str) -> None:
     await at.reload(servers={**at.config["servers"], "tracker": tracker})
 
 
+async def logged_since(at: Office, before: int) -> list[str]:
+    """The lines on accounts of callers: the log is read in another task than the answer to the reload."""
+    async with asyncio.timeout(LOG_S):
+        while not (found := [line for line in at.gateway.lines[before:] if "per-caller" in line]):
+            await asyncio.sleep(0.01)
+    return found
+
+
 async def doctor(at: Office) -> str:
     return (await run(at.folder, "doctor", "--config", str(at.gateway.config_file))).stdout
 
@@ -48,7 +59,7 @@ async def test_accounts_that_are_no_longer_used_are_told_of(at: Office, without:
     assert command not in await doctor(at)
     await reload_tracker(at, *without)
     try:
-        (logged,) = [line for line in at.gateway.lines[before:] if "per-caller" in line]
+        (logged,) = await logged_since(at, before)
         found = await doctor(at)
         shown = await run(at.folder, "server", "credentials", "tracker")
         for told in (logged, found):
