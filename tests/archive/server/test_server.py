@@ -26,7 +26,7 @@ from tests.archive.harness import CHILD, over_stdio
 from tests.archive.server.in_process import serving, tool
 
 WAIT_S = 60.0  # a bound against hanging
-MIN_EXAMPLES = 12
+MIN_EXAMPLES = 50
 
 
 def text(answer: Any) -> str:
