@@ -4,15 +4,17 @@ Share of requests whose right tool is first / among the first three, by words an
 but without the tools' example requests, which words do not read:
 
     set                            words     embeddings    without examples
-    first (archive_strangers)    .61 / .92    .66 / .90      .63 / .88
-    names A                      .90 / .98    .85 / .98      .83 / 1.0
-    names B                      .75 / .95    .82 / .93      .78 / .93
-    second                       .26 / .58    .45 / .68      .32 / .61
-    held out                     .64 / .73    .63 / .81      .60 / .76
+    first (archive_strangers)    .61 / .92    .71 / .90      .63 / .88
+    names A                      .90 / .97    .92 / .98      .83 / 1.0
+    names B                      .75 / .95    .78 / .97      .78 / .93
+    names C                      .80 / .90    .82 / .95      .83 / .92
+    second                       .26 / .61    .45 / .66      .29 / .63
+    held out                     .64 / .73    .64 / .83      .60 / .76
 
 The descriptions are worded for the needs in the first set, A and B, and the wording of one (`documents_list_documents`)
-was chosen from half a dozen by the totals of all sets but the last. The author of the example requests has seen none of
-the sets; how much they count was chosen by the totals of all. One author wrote A and B; strangers' requests do worse.
+was chosen from half a dozen by the totals of all sets but the last and C. The authors of the example requests have seen
+none of the sets; how much they count was chosen by the totals of all but C, which was written last: of its sixty
+requests two count as found because of `also`. One author wrote A and B; strangers' requests do worse.
 
 More than half of what is missed of the first set shares a word with the name of the tool that wins (`reset`, `upload`,
 `branch`, `key`), which no description outweighs. `also` names tools that an expert would accept as well.
@@ -64,6 +66,8 @@ FLOORS = {  # some requests below the figures, to leave room for changes of the 
     ("archive_strangers_second.yaml", True): Floors(0.39, 0.62),
     ("archive_names_b.yaml", False): Floors(0.67, 0.88),
     ("archive_names_b.yaml", True): Floors(0.73, 0.90),
+    ("archive_names_c.yaml", False): Floors(0.73, 0.83),
+    ("archive_names_c.yaml", True): Floors(0.75, 0.88),
     ("archive_held_out.yaml", False): Floors(0.59, 0.68),
     ("archive_held_out.yaml", True): Floors(0.59, 0.76),
 }
@@ -137,7 +141,7 @@ async def test_the_right_tool_is_found_among_those_of_real_servers(
 
 @both_ways
 async def test_what_is_right_is_hardly_ever_called_unlikely(strangers: Sequence[SmallServer], embeddings: bool) -> None:
-    """By words 6 of 190 right hits are below .2, with embeddings 4 of 200; of the held-out set 1 of 45 and none of 45.
+    """By words 7 of 238 right hits are below .2, with embeddings 3 of 255.
 
     Of the other sets it was 17 of 143 with embeddings, and this count chose the rule that lowered it.
     """

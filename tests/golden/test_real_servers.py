@@ -126,6 +126,28 @@ async def test_a_verb_that_tools_share_does_not_make_them_fit(catalogs: dict[boo
     assert len(fitting) <= 6, fitting
 
 
+@both_ways
+@pytest.mark.parametrize(
+    ("ask", "tool"),
+    [
+        ("who created this branch", "git_create_branch"),
+        ("which entities were created", "create_entities"),
+        ("when was the file moved", "move_file"),
+        ("what did I write to the file", "write_file"),
+        ("what did I delete", "delete_observations"),
+        ("which files did I add", "git_add"),
+        ("never delete, only show entities", "delete_entities"),
+        ("do not delete anything", "delete_observations"),
+    ],
+)
+async def test_what_was_done_or_is_not_to_be_done_is_not_what_to_do(
+    ask: str, tool: str, embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    results = (await catalogs[embeddings].search(ME, [ask], None, 5)).results
+    best = [found.tool.tool_name for found in results[:1] if found.relevance >= DOUBTFUL]
+    assert tool not in best
+
+
 @dataclass(frozen=True)
 class Everyday:
     """The share of requests whose tool must be first and among the first three; how often relevance may mislead."""

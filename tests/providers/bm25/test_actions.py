@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.providers.bm25.actions import Kind, kind_of_request, kind_of_tool, refers_back, steps
+from pointsman.providers.bm25.actions import (
+    Asked,
+    Kind,
+    kind_of_request,
+    kind_of_tool,
+    refers_back,
+    steps,
+    without_negated,
+)
 from pointsman.providers.text import words
 
 
@@ -40,6 +48,13 @@ def test_a_step_begins_with_a_verb(sentence: str, expected: list[str]) -> None:
         ("a poem about the sea", None),
         ("the code that retries a call", "reads"),
         ("delete the old branch", "removes"),
+        ("who created this branch", "done"),
+        ("when was the file moved?", "done"),
+        ("which files did I add", "done"),
+        ("did I save an article about batteries", "done"),
+        ("what is the way to restore deleted files", "reads"),
+        ("how do I find files that were deleted", "reads"),
+        ("list the deleted files", "reads"),
         ("undo the last commit", "undoes"),
         ("Unstage everything", "undoes"),
         ("rollback the update", "undoes"),
@@ -47,8 +62,32 @@ def test_a_step_begins_with_a_verb(sentence: str, expected: list[str]) -> None:
         ("", None),
     ],
 )
-def test_the_first_verb_of_a_request_counts(text: str, kind: Kind | None) -> None:
+def test_the_first_verb_of_a_request_counts(text: str, kind: Asked | None) -> None:
     assert kind_of_request(text) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("list branches, do not switch", "list branches"),
+        ("I do not want to create a branch, just list them", " a branch, just list them"),
+        ("never delete, only show entities", ", only show entities"),
+        ("commit the changes without pushing", "commit the changes"),
+        ("read the file but don't change it", "read the file it"),
+        ("do not delete anything", " anything"),
+        ("do not forget the milk", "do not forget the milk"),
+        ("which records were never deleted", "which records were never deleted"),
+        ("why don't you create one", "why don't you create one"),
+        ("a lock without a key", "a lock without a key"),
+    ],
+)
+def test_what_is_not_to_be_done_is_not_asked_for(text: str, left: str) -> None:
+    assert without_negated(text) == left
+
+
+def test_many_line_breaks_before_a_negation_cost_little() -> None:
+    text = "\n" * 8_000
+    assert without_negated(f"{text}do not delete{text}") == text[3:] + text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.bm25.provider import BM25SearchProvider
-from pointsman.providers.bm25.spelling import MAX_ALIKE, Spelling, replace_words
+from pointsman.providers.bm25.spelling import MAX_ALIKE, Spelling, replace_words, with_common_words
 
 WORDS = ["screenshot", "directory", "message", "merge", "request"]
 
@@ -39,6 +39,23 @@ def test_a_word_of_english_is_meant_as_it_is_written(written: str, alike: str) -
 
 def test_names_keep_their_spelling_in_the_text_that_is_embedded() -> None:
     assert replace_words("post a mesage to Mesage", {"mesage": "message"}) == "post a message to Mesage"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("waht is the tiem in Tokyo", "what is the time in Tokyo"),
+        ("Whta changed", "what changed"),
+        ("wich page covers refunds", "which page covers refunds"),
+        ("remeber it, then opne the page", "remember it, then open the page"),
+        ("forgte about Opne", "forget about Opne"),  # a name
+        ("read docs/opne/waht.md and waht_is", "read docs/opne/waht.md and waht_is"),
+        ("the docs of an urn", "the docs of an urn"),  # not `does`
+        ("a fiel in Kiel", "a fiel in Kiel"),  # the catalog has a `fiel`
+    ],
+)
+def test_slips_in_common_words_are_mended_in_any_catalog(written: str, meant: str) -> None:
+    assert with_common_words(written, {"fiel"}.__contains__) == meant
 
 
 async def test_a_misspelt_request_finds_its_tool() -> None:

@@ -6,13 +6,16 @@ A tool is named by what it does (`git_commit`), a request often has the same wor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from itertools import islice, pairwise
 from typing import Literal
 
 from pointsman.providers.bm25.phrases import ADDING_NUMBERS, COMMITS, HISTORY, NAVIGATING
+from pointsman.providers.text import stem
 
 Kind = Literal["reads", "writes", "removes", "undoes"]
+Asked = Kind | Literal["done"]  # of a request: `who created this branch` asks what was done
 KINDS: tuple[Kind, ...] = ("reads", "writes", "removes", "undoes")
 
 _READING = """
@@ -72,10 +75,10 @@ _DETERMINERS = frozenset(
 )
 _QUESTIONS = frozenset(_QUESTION_WORDS.split())
 
-_VERBS = frozenset(f"{_READING} {_WRITING} {_REMOVING} {_UNDOING} {_OTHERS}".split())
+VERBS = frozenset(f"{_READING} {_WRITING} {_REMOVING} {_UNDOING} {_OTHERS}".split())
 _NEXT_STEP = (  # compiled at first use
     r"(?:[,;]\s*(?:and\s+|or\s+)?|\s+and\s+|\s+then\s+)(?:(?:then|also|finally|next|please)\s+){0,2}"
-    rf"(?=(?:{'|'.join(sorted(_VERBS))})\b)"
+    rf"(?=(?:{'|'.join(sorted(VERBS))})\b)"
     r"|[,;]\s*(?:and\s+)?then\s+(?=\w)"  # before any verb: `look up the policy, then refund the payment`
 )
 LOOKING = frozenset({"show", "display", "see", "view", "look"})  # these hardly tell one tool from another
@@ -89,12 +92,61 @@ _OPENING = re.compile(
     re.IGNORECASE,
 )
 _OPENING_FILE = re.compile(r"\s*open\s(?:\w+\s){0,3}(?:file|document|image|picture|photo)\b", re.IGNORECASE)
+# `do not switch`, `without pushing`, `I don't want to create`. What stands behind the verb stays: it is often what the
+# other verb is about, too. `Why don't you create one` asks for it.
+_NEGATED = re.compile(
+    r"(?:[,;:]\s?|\s{1,3})?(?:\b(?:and|but|please|i|we) ){0,2}"
+    r"\b(?:do not|don'?t|never|without|rather than|instead of)"
+    r"(?: (?:want|wish|need|have|like|try) to| ever| please| yet)*\s(\w+)",
+    re.IGNORECASE,
+)
 _REFERENCE = re.compile(r"\b(?:it|its|them|their|there|ones?)\b", re.IGNORECASE)
 
 
 def steps(sentence: str) -> list[str]:
     """The steps of a sentence: `stage the files, commit them and push` has three."""
     return re.split(_NEXT_STEP, sentence, flags=re.IGNORECASE)
+
+
+def without_negated(text: str) -> str:
+    """The text without the verbs of what is not to be done: `list branches` of `list branches, do not switch`."""
+    return _NEGATED.sub(lambda clause: "" if _changes(clause[1]) else clause[0], text)
+
+
+def _changes(word: str) -> bool:
+    """Whether a word is a verb that changes something, as it stands behind `do not` or `without`."""
+    word = word.lower()
+    return _KINDS.get(word, "reads") != "reads" or (word.endswith("ing") and stem(word) in _changing_stems())
+
+
+@cache
+def _changing_stems() -> frozenset[str]:
+    return frozenset(stem(verb) for verb, kind in _KINDS.items() if kind != "reads")
+
+
+def told_verbs(said: Sequence[str], kind: Asked | None) -> list[str]:
+    """The words of a part that say what was done, or what is to be undone: `created`, and `add` in `undo git add`."""
+    if kind == "done":
+        return [word for place, word in enumerate(said) if _is_done(word, said[:place])]
+    if kind == "undoes":
+        return [word for word in said if _KINDS_OF_TOOLS.get(word, "undoes") != "undoes"]
+    return []
+
+
+def _is_done(word: str, before: Collection[str]) -> bool:
+    """Whether a verb says what was done, after the words `before`: `created`, and `delete` in `what did I delete`."""
+    if word in _KINDS:
+        return "did" in before and _KINDS[word] != "reads"
+    return stem(word) in _changing_stems() and not word.endswith(("s", "ing"))
+
+
+def _asks_what_was_done(said: Sequence[str]) -> bool:
+    """Whether a question is about what was done, and not how to do something: `how do I restore deleted files`."""
+    if not said or said[0] not in _QUESTIONS - {"how"}:
+        return False
+    done = [_is_done(word, said[:place]) for place, word in enumerate(said)]
+    to_do = (_KINDS.get(word, "reads") != "reads" for word, is_past in zip(said, done, strict=True) if not is_past)
+    return any(done) and not any(to_do)
 
 
 def refers_back(step: str) -> bool:
@@ -105,7 +157,7 @@ def refers_back(step: str) -> bool:
 def begins_with_verb(text: str) -> bool:
     """Whether a text asks for something: its first word is a verb of requests."""
     first = _WORD.search(text)
-    return first is not None and first[0].lower() in _VERBS
+    return first is not None and first[0].lower() in VERBS
 
 
 def is_of_a_kind(word: str) -> bool:
@@ -113,7 +165,7 @@ def is_of_a_kind(word: str) -> bool:
     return word in _KINDS_OF_TOOLS
 
 
-def kind_of_request(text: str) -> Kind | None:
+def kind_of_request(text: str) -> Asked | None:
     """By a question word at its beginning or by the first verb; None: neither is there.
 
     `the code that retries` asks for something to be found: a request to do something begins with a verb.
@@ -124,14 +176,14 @@ def kind_of_request(text: str) -> Kind | None:
         return "writes"
     if _OPENING_FILE.match(text) or any(phrase.search(text) for phrase in (ADDING_NUMBERS, COMMITS, HISTORY)):
         return "reads"
-    for place, match in enumerate(_WORD.finditer(text)):
-        word = match[0].lower()
+    said = [match[0].lower() for match in islice(_WORD.finditer(text), MAX_WORDS + 1)]
+    if _asks_what_was_done(said):
+        return "done"
+    for place, word in enumerate(said):
         if place == 0 and (word in _QUESTIONS or word in _DETERMINERS):
             return "reads"
         if kind := _KINDS.get(word):
             return kind
-        if place >= MAX_WORDS:
-            break
     return None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.bm25.actions import KINDS, Kind
+from pointsman.providers.bm25.actions import KINDS, Asked, Kind
 from pointsman.providers.bm25.documents import IN_DESCRIPTION, Prepared, Vocabulary
 from pointsman.providers.bm25.language import is_english_catalog, is_foreign
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
@@ -38,6 +38,7 @@ EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they a
 ALTERNATION = 0.92  # of its score remains to a tool for each better one that fits the same part of the request
 LOWERED = 10  # tools of a part that are lowered one by one; the others are lowered as the last of them
 OTHER_KIND = 0.7  # of its score remains to a tool that writes where the request is to read or undo, and the reverse
+DONE_ALREADY = 0.35  # to one that would do what the request asks about: `who created this branch`
 OTHER_CHANGE = 0.85  # and to one that removes where the request is to write, and the reverse
 SAME_SERVER = 1.4  # by words, for the tools of the server that fits the step before, if a step refers back to that one
 UNKNOWN_KIND = 0.95  # and to one whose name does not say which of both it does
@@ -185,6 +186,10 @@ class Index:
     def _is_english(self) -> bool:
         return is_english_catalog(self._own_words())
 
+    def knows(self, word: str) -> bool:
+        """Whether a tool has a word, or a synonym of it."""
+        return self._means(stem(word))
+
     def _means(self, token: str) -> bool:
         """Whether a tool has a token or a synonym of it."""
         return self._has(token) or any(map(self._has, synonyms_of(token)))
@@ -330,6 +335,7 @@ class Index:
             other_removed=query.kinds[part] == self.documents[row].kind == "removes"
             and bool(objects)
             and not any(word.share for word in objects),
+            done_already=query.kinds[part] == "done" and self.documents[row].kind not in (None, "reads"),
         )
 
     def _gain(self, token: str, row: int, corrections: Corrections, query: Query) -> float:
@@ -365,10 +371,12 @@ class Index:
         return sum([idf[number] for number in numbers if number in fields]) / total if total else 0.0
 
 
-def _agreement_of(request: Kind, tool: Kind) -> float:
+def _agreement_of(request: Asked, tool: Kind) -> float:
     """What remains of the score of a tool; `undo the commit` asks for the opposite of `git_commit`."""
-    if request == tool or (request, tool) == ("writes", "undoes"):
+    if request == tool or (request, tool) in (("writes", "undoes"), ("done", "reads")):
         return 1
+    if request == "done":
+        return DONE_ALREADY
     return OTHER_KIND if "reads" in (request, tool) or (request, tool) == ("undoes", "writes") else OTHER_CHANGE
 
 

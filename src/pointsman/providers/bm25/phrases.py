@@ -18,7 +18,7 @@ _CLOCK = re.compile(
     re.IGNORECASE,
 )
 _TIME_THERE = re.compile(
-    r"\bwhat time (?:is|was|will)\b|\btime\b[^.?!]{0,30} in\b"
+    r"\bwhat time (?:is|was|will)\b|\btime\b[^.?!]{0,30} in\b|\b(?:in|to) (?:[\w']+ ){1,3}time\b"
     r"|\bwhen (?:is|was|will) (?:that|it|this)\b[^.?!]{0,20} in\b",
     re.IGNORECASE,
 )

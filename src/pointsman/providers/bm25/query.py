@@ -9,7 +9,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pointsman.providers.bm25.actions import LOOKING, Kind, is_of_a_kind, kind_of_request, refers_back, steps
+from pointsman.providers.bm25.actions import (
+    LOOKING,
+    Asked,
+    is_of_a_kind,
+    kind_of_request,
+    refers_back,
+    steps,
+    told_verbs,
+    without_negated,
+)
 from pointsman.providers.bm25.pasted import without_pasted
 from pointsman.providers.bm25.phrases import IDENTIFIER, in_words_of_tools, matter_of
 from pointsman.providers.bm25.values import files_in, without_addresses, words_for_values
@@ -44,7 +53,7 @@ class Query:
     acts: frozenset[str]  # the verbs that its parts begin with: they say what is to be done, not with what
     texts: tuple[str, ...]  # its parts
     parts: tuple[frozenset[str], ...]  # their tokens
-    kinds: tuple[Kind | None, ...]  # whether they ask for something to be read or to be written
+    kinds: tuple[Asked | None, ...]  # whether they ask for something to be read or to be written
     referring: tuple[bool, ...]  # whether they are about what the part before names
     length: float  # in words
     embedded: tuple[str, ...]  # its parts as they are embedded; empty: search by words alone
@@ -63,8 +72,7 @@ def parse_all(texts: Sequence[str]) -> list[Query]:
 
 def parse(text: str, room: int = MAX_WORDS) -> Query:
     """Parse a text up to `room` distinct words."""
-    text = _plain(without_pasted(text[:MAX_CHARS]))
-    text = in_words_of_tools(in_one_word(_ROLLING_BACK.sub("rollback", _RIDDING.sub("delete", text))))
+    text = without_negated(_in_words_of_tools(without_pasted(text[:MAX_CHARS])))
     whole = _few(sentences(text))
     pieces = _few([step for sentence in whole for step in steps(sentence)])
     tokens: dict[str, str] = {}
@@ -73,10 +81,10 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
     acts: set[str] = set()
     matters: set[str] = set()
     wanted: set[str] = set()  # the tokens that are not the matter of a phrase
-    undone: set[str] = set()  # verbs of what is to be undone: `add` in `undo git add`
+    told: set[str] = set()  # verbs that say about what, not what is to be done: `add` in `undo git add`
     parts: list[frozenset[str]] = []
     texts: list[str] = []
-    kinds: list[Kind | None] = []
+    kinds: list[Asked | None] = []
     with_hints: list[str] = []  # the same with the words for their values
     for piece in pieces:
         part: set[str] = set()
@@ -84,16 +92,16 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
         matter = matter_of(piece)
         about = {stem(word) for word in words(matter)} if matter else set()
         head = piece.removesuffix(matter)
-        for word in words(piece):
+        said = words(piece)
+        told |= set(map(stem, told_verbs(said, kind)))
+        for word in said:
             if len(tokens) >= room:
                 break
             if word not in STOP_WORDS:
                 token = stem(word)
                 tokens.setdefault(token, word)
-                if is_of_a_kind(word) and not part:
+                if is_of_a_kind(word) and not part and token not in told:
                     acts.add(token)
-                elif is_of_a_kind(word) and kind == "undoes":
-                    undone.add(token)
                 part.add(token)
         said_of_values = words_for_values(piece)
         for word, as_said in said_of_values.items():
@@ -115,9 +123,9 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
     in_files = {stem(word) for name in files_in(text) for word in words(name)} & tokens.keys()
     matter_tokens = frozenset(matters - wanted) & tokens.keys()
     looking = {token for token, word in tokens.items() if word in LOOKING}
-    faint = (unsaid - firm) | in_identifiers | in_files | looking | undone | matter_tokens
+    faint = (unsaid - firm) | in_identifiers | in_files | looking | (told & tokens.keys()) | matter_tokens
     embedded = _embeddable(with_hints)
-    said = _embeddable([sentence for sentence in whole if any(word not in STOP_WORDS for word in words(sentence))])
+    with_words = [sentence for sentence in whole if any(word not in STOP_WORDS for word in words(sentence))]
     names = frozenset([token for token in map(stem, names_in(text)) if token in tokens])
     if 2 * len(names) > len(tokens):
         names = frozenset()  # all of it is capitalized
@@ -135,8 +143,12 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
         referring=(False, *map(refers_back, texts[1:])),
         length=length,
         embedded=embedded,
-        sentences=said if embedded else (),
+        sentences=_embeddable(with_words) if embedded else (),
     )
+
+
+def _in_words_of_tools(text: str) -> str:
+    return in_words_of_tools(in_one_word(_ROLLING_BACK.sub("rollback", _RIDDING.sub("delete", _plain(text)))))
 
 
 def _plain(text: str) -> str:

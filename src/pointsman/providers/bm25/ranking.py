@@ -15,6 +15,7 @@ from pointsman.providers.bm25.documents import FIELDS, Prepared, Vocabulary
 from pointsman.providers.bm25.names import NOTE, put_first
 from pointsman.providers.bm25.postings import Floats
 from pointsman.providers.bm25.query import Query, parse_all
+from pointsman.providers.bm25.spelling import with_common_words
 from pointsman.providers.bm25.synonyms import synonyms_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = No
     """Rank the tools of the index, best first. `encoded` are the same tools by the sentence encoder."""
     places = _places(request.queries)
     texts = [request.queries[same[0]] for same in places]
-    *queries, context = parsed = parse_all([*texts, request.context or ""])
+    spelt = [with_common_words(text, index.knows) for text in (*texts, request.context or "")]
+    *queries, context = parsed = parse_all(spelt)
     sentences = encoded.match(list(map(index.as_meant, parsed))) if encoded else [None] * len(parsed)
     scored = [index.score(*each) for each in zip(parsed, sentences, strict=True)]
     *fits, context_fit = map(index.fit_of, scored)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from itertools import chain, islice
+
+from pointsman.providers.bm25.actions import VERBS
 
 CORRECTED_WEIGHT = 0.8  # of a word that may be meant, relative to one that is written
 SHORTEST = 4  # letters: among shorter words, one slip leads to many others
@@ -22,6 +24,18 @@ KEPT = 1_024  # words of requests whose stand-ins are remembered
 Corrections = Mapping[str, Sequence[str]]  # the words that may be meant by a token
 
 _WORD = re.compile(r"[A-Za-z]+")
+_PLAIN_WORD = re.compile(
+    r"(?<![\w./\\@:-])[A-Za-z]{4,24}(?![\w/\\@:-]|\.\w)"
+)  # no part of an identifier, a path or an address
+
+# What requests ask for beside their matter; `phrases` and `actions` look for these words.
+_WORDS_OF_REQUESTS = """
+    about between called changed changes code commit commits current date different directory document documentation
+    documents everything file files folder forget function gets have history into know named page pages part remember
+    section since that them then there these this those time today used uses website when where which what whom whose
+    who will with without written your
+"""
+_COMMON = VERBS.union(_WORDS_OF_REQUESTS.split())
 
 
 def is_correctable(word: str) -> bool:
@@ -39,6 +53,38 @@ def resembles_english(word: str) -> bool:
     from rapidfuzz.process import extractOne
 
     return extractOne(word, _english_by_letter().get(word[0], ()), scorer=OSA.distance, score_cutoff=1) is not None
+
+
+def with_common_words(text: str, is_known: Callable[[str], bool]) -> str:
+    """Correct the words by which requests are understood, in any catalog: `waht is the tiem` asks what the time is.
+
+    A word that the catalog knows, one of English, and a name, which has a capital inside a sentence, stay as they are.
+    """
+
+    def corrected(match: re.Match[str]) -> str:
+        word = match[0].lower()
+        if word in _COMMON or not is_correctable(word) or word in _english() or (match.start() and match[0] != word):
+            return match[0]
+        return match[0] if is_known(word) else _common_word(word) or match[0]
+
+    return _PLAIN_WORD.sub(corrected, text)
+
+
+@lru_cache(maxsize=KEPT)
+def _common_word(word: str) -> str | None:
+    from rapidfuzz.distance import OSA
+    from rapidfuzz.process import extract
+
+    alike = [common for common in _COMMON if common[0] == word[0]]
+    slips = 2 if len(word) >= LONG else 1
+    found = extract(word, alike, scorer=OSA.distance, score_cutoff=slips, limit=None)
+    likely = [common for common, distance, _ in found if distance == found[0][1] and not _is_another(common, word)]
+    return likely[0] if len(likely) == 1 else None  # of several, it may be any
+
+
+def _is_another(common: str, word: str) -> bool:
+    """Whether a word is short and has another letter than a common one: `docs` is not `does`."""
+    return len(common) == len(word) <= SHORTEST and sorted(common) != sorted(word)
 
 
 class Spelling:
