@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-MOST_WAITING = 8  # so that none waits for more than half a millisecond
+MOST_WAITING = 32  # so that a write waits for at most that many calls, of 50 µs each
 
 
 class Writer(Protocol):
