@@ -63,9 +63,10 @@ def with_common_words(text: str, is_known: Callable[[str], bool]) -> str:
 
     def corrected(match: re.Match[str]) -> str:
         word = match[0].lower()
-        if word in _COMMON or not is_correctable(word) or word in _english() or (match.start() and match[0] != word):
+        is_name = match.start() and match[0] != word
+        if word in _COMMON or is_name or not is_correctable(word) or is_known(word) or word in _english():
             return match[0]
-        return match[0] if is_known(word) else _common_word(word) or match[0]
+        return _common_word(word) or match[0]
 
     return _PLAIN_WORD.sub(corrected, text)
 
