@@ -58,6 +58,11 @@ def test_slips_in_common_words_are_mended_in_any_catalog(written: str, meant: st
     assert with_common_words(written, {"fiel"}.__contains__) == meant
 
 
+def test_a_list_of_unknown_words_is_not_corrected_to_its_end() -> None:
+    unknown = " ".join(f"x{number:04}".translate(str.maketrans("0123456789", "bcdfghjklm")) for number in range(100))
+    assert with_common_words(f"waht {unknown} waht opne", {"none"}.__contains__) == f"what {unknown} waht opne"
+
+
 async def test_a_misspelt_request_finds_its_tool() -> None:
     names = ("take_screenshot", "send_message", "merge_request")
     tools = [ToolDocument(f"s:{name}", name, "s", "", {}) for name in names]

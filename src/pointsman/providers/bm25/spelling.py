@@ -60,12 +60,14 @@ def with_common_words(text: str, is_known: Callable[[str], bool]) -> str:
 
     A word that the catalog knows, one of English, and a name, which has a capital inside a sentence, stay as they are.
     """
+    unknown: set[str] = set()
 
     def corrected(match: re.Match[str]) -> str:
         word = match[0].lower()
         is_name = match.start() and match[0] != word
-        if word in _COMMON or is_name or not is_correctable(word) or is_known(word) or word in _english():
+        if word in _COMMON or is_name or is_known(word) or word in _english() or len(unknown) >= MAX_CORRECTED:
             return match[0]
+        unknown.add(word)
         return _common_word(word) or match[0]
 
     return _PLAIN_WORD.sub(corrected, text)
@@ -76,11 +78,16 @@ def _common_word(word: str) -> str | None:
     from rapidfuzz.distance import OSA
     from rapidfuzz.process import extract
 
-    alike = [common for common in _COMMON if common[0] == word[0]]
+    alike = _common_by_letter().get(word[0], ())
     slips = 2 if len(word) >= LONG else 1
     found = extract(word, alike, scorer=OSA.distance, score_cutoff=slips, limit=None)
     likely = [common for common, distance, _ in found if distance == found[0][1] and not _is_another(common, word)]
     return likely[0] if len(likely) == 1 else None  # of several, it may be any
+
+
+@lru_cache(maxsize=1)
+def _common_by_letter() -> dict[str, list[str]]:
+    return _by_letter(_COMMON)
 
 
 def _is_another(common: str, word: str) -> bool:
@@ -136,8 +143,12 @@ def _english() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _english_by_letter() -> dict[str, list[str]]:
+    return _by_letter(_english())
+
+
+def _by_letter(words: Iterable[str]) -> dict[str, list[str]]:
     by_letter: dict[str, list[str]] = {}
-    for word in sorted(_english()):
+    for word in sorted(words):
         by_letter.setdefault(word[0], []).append(word)
     return by_letter
 
