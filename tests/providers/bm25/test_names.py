@@ -46,6 +46,13 @@ async def found(*queries: str, max_results: int = 5, context: str | None = None)
 
 
 @pytest.mark.parametrize(
+    "query", ["without read_text_file", "Don't use readTextFile, please", "never call the tool `files:read_text_file`"]
+)
+async def test_a_name_that_is_forbidden_is_not_asked_for(query: str) -> None:
+    assert all(hit.relevance < ONE_OF_SEVERAL for hit in await found(query))
+
+
+@pytest.mark.parametrize(
     ("query", "key"),
     [
         ("read_text_file", "files:read_text_file"),

@@ -77,7 +77,13 @@ MACHINE_TEXTS = [LOG, WORDY_LOG, TRACE, TEST_RUN, HISTORY, TABLE]
 
 
 @pytest.mark.parametrize("block", MACHINE_TEXTS, ids=range(6))
-@pytest.mark.parametrize("request_", ["save this log to a file", "What time is it in Tokyo?"])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        *("save this log to a file", "What time is it in Tokyo?", "what time is it in Tokyo", "I need the git status"),
+        *("which branch am I on?", "how many errors are in worker.log", "please commit the staged changes"),
+    ],
+)
 def test_a_paragraph_that_asks_between_two_blocks_of_machine_text_decides(request_: str, block: str) -> None:
     for before, after in ((block, block), (LOG, block), (block, TABLE), (f"The log of last night:\n\n{block}", LOG)):
         assert without_pasted(f"{before}\n\n{request_}\n\n{after}") == request_
@@ -128,6 +134,11 @@ def test_a_long_text_without_a_request_costs_little() -> None:
         began = time.process_time()
         without_pasted(text)
         assert time.process_time() - began < 1  # against hanging
+
+
+@pytest.mark.parametrize("request_", ["which branch am I on?", "what is in the graph?", "why did we choose NATS"])
+def test_a_question_after_a_log_needs_one_word_of_its_own(request_: str) -> None:
+    assert without_pasted(f"{LOG}\n\n{request_}") == request_
 
 
 def test_the_words_of_a_block_do_not_count() -> None:

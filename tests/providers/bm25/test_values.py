@@ -87,10 +87,11 @@ from pointsman.providers.bm25.values import words_for_values
         ("put the answer into a file", ["write", "file"]),
         ("find all csv files", ["search", "files"]),
         ("the biggest files", ["size"]),
-        ("ls -la", ["list", "directory"]),
-        ("ls", ["list", "directory"]),
-        ("mv a.txt b.txt", ["move", "file"]),
         ("cat pictures are funny", []),
+        ("file:///home/me/notes.txt", ["file", "path", "read"]),
+        ("what is in file:///home/me/notes.txt", ["file", "path", "read"]),
+        ("open ftp://example.org/pub", []),
+        ("\0", []),
         ("what do we know about Ida", ["memory", "search"]),
         ("do you know what day it is", ["current", "time"]),
         ("which rules do we have about logging", ["convention", "rule"]),
@@ -111,6 +112,19 @@ def test_who_wants_to_be_rid_of_something_wants_it_deleted() -> None:
     asked = parse("Get rid of the file and throw away something else")
     assert set(asked.tokens.values()) == {"delete", "file", "else"}
     assert asked.kinds == ("removes", "removes")
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        ("rm old.txt", "delete the file old.txt"),
+        ("ls", "list the directory"),
+        ("mv a.txt b.txt", "move the file a.txt b.txt"),
+        ("curl https://example.org", "fetch the url https://example.org"),
+    ],
+)
+def test_a_command_of_a_shell_is_what_it_does(command: str, meant: str) -> None:
+    assert parse(command) == parse(meant)
 
 
 def test_who_logs_in_asks_for_no_log() -> None:

@@ -27,16 +27,16 @@ _WRITING = """
     add append apply approve archive assign attach book build buy change close commit configure create
     deploy edit enable fill fork forward inform insert install invite keep leave make mark merge modify
     move note notify order overwrite pay post publish push put record remember remind rename replace reply
-    reserve reset restart restore save schedule send set share stage store submit subscribe switch thank
+    reserve restart save schedule send set share stage store submit subscribe switch thank
     update upload welcome write
 """
 _REMOVING = "cancel clear delete erase remove uninstall unsubscribe"
 _UNDOING = "discard revert rollback undo unstage"
-# Verbs of neither kind, or of both, which begin a step nonetheless.
+# Verbs of neither kind, or of both, which begin a step nonetheless: `reset the password` may take back or set.
 _OTHERS = """
     call calculate click compile compress compute convert copy draw email encrypt filter follow generate go import log
-    mail navigate open pick plan play provide pull refresh report resize run sort start stop sync take tell test turn
-    type use wait
+    mail navigate open pick plan play provide pull refresh report reset resize restore run sort start stop sync take tell
+    test turn type use wait
 """
 _BY_KIND: dict[Kind, str] = {"reads": _READING, "writes": _WRITING, "removes": _REMOVING, "undoes": _UNDOING}
 _KINDS: dict[str, Kind] = {verb: kind for kind, verbs in _BY_KIND.items() for verb in verbs.split()}
@@ -76,6 +76,7 @@ _DETERMINERS = frozenset(
 _QUESTIONS = frozenset(_QUESTION_WORDS.split())
 
 VERBS = frozenset(f"{_READING} {_WRITING} {_REMOVING} {_UNDOING} {_OTHERS}".split())
+_ACTS = VERBS - frozenset(_READING.split())
 _NEXT_STEP = (  # compiled at first use
     r"(?:[,;]\s*(?:and\s+|or\s+)?|\s+and\s+|\s+then\s+)(?:(?:then|also|finally|next|please)\s+){0,2}"
     rf"(?=(?:{'|'.join(sorted(VERBS))})\b)"
@@ -93,13 +94,16 @@ _OPENING = re.compile(
 )
 _OPENING_FILE = re.compile(r"\s*open\s(?:\w+\s){0,3}(?:file|document|image|picture|photo)\b", re.IGNORECASE)
 # `do not switch`, `without pushing`, `I don't want to create`. What stands behind the verb stays: it is often what the
-# other verb is about, too. `Why don't you create one` asks for it.
+# other verb is about, too. `Why don't you create one` asks for it, and `I do not see it` for nothing else.
 _NEGATED = re.compile(
     r"(?:[,;:]\s?|\s{1,3})?(?:\b(?:and|but|please|i|we) ){0,2}"
     r"\b(?:do not|don'?t|never|without|rather than|instead of)"
     r"(?: (?:want|wish|need|have|like|try) to| ever| please| yet)*\s(\w+)",
     re.IGNORECASE,
 )
+_NEGATED_THING = re.compile(
+    r"(?:, ?not|\binstead of|\brather than) (?:an?|the|my) \w+", re.IGNORECASE
+)  # `not a screenshot`
 _REFERENCE = re.compile(r"\b(?:it|its|them|their|there|ones?)\b", re.IGNORECASE)
 
 
@@ -110,13 +114,19 @@ def steps(sentence: str) -> list[str]:
 
 def without_negated(text: str) -> str:
     """The text without the verbs of what is not to be done: `list branches` of `list branches, do not switch`."""
-    return _NEGATED.sub(lambda clause: "" if _changes(clause[1]) else clause[0], text)
+    text = _NEGATED.sub(lambda clause: "" if _acts(clause[1]) else clause[0], text)
+    return _NEGATED_THING.sub("", text)
 
 
-def _changes(word: str) -> bool:
-    """Whether a word is a verb that changes something, as it stands behind `do not` or `without`."""
+def _acts(word: str) -> bool:
+    """Whether a word is a verb of requests that does not read, as it stands behind `do not` or `without`."""
     word = word.lower()
-    return _KINDS.get(word, "reads") != "reads" or (word.endswith("ing") and stem(word) in _changing_stems())
+    return word in _ACTS or (word.endswith("ing") and stem(word) in _stems_of_acts())
+
+
+@cache
+def _stems_of_acts() -> frozenset[str]:
+    return frozenset(map(stem, _ACTS))
 
 
 @cache
@@ -145,8 +155,12 @@ def _asks_what_was_done(said: Sequence[str]) -> bool:
     if not said or said[0] not in _QUESTIONS - {"how"}:
         return False
     done = [_is_done(word, said[:place]) for place, word in enumerate(said)]
-    to_do = (_KINDS.get(word, "reads") != "reads" for word, is_past in zip(said, done, strict=True) if not is_past)
+    to_do = (_takes_effect(word) for word, is_past in zip(said, done, strict=True) if not is_past)
     return any(done) and not any(to_do)
+
+
+def _takes_effect(word: str) -> bool:
+    return _KINDS.get(word, "reads") != "reads" or word in _TAKING_BACK.split()
 
 
 def refers_back(step: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,12 +44,20 @@ OTHER_CHANGE = 0.85  # and to one that removes where the request is to write, an
 SAME_SERVER = 1.4  # by words, for the tools of the server that fits the step before, if a step refers back to that one
 UNKNOWN_KIND = 0.95  # and to one whose name does not say which of both it does
 OTHER_NUMBER = 0.95  # to one whose name has a word in the singular where the request has the plural, and the reverse
+DEPRECATED = 0.9  # to one that calls itself so, and mostly names the one that replaces it
 LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small catalog, the best of a bad lot is noise
 COSINE_DIGITS = 5  # so that equal tools have equal cosines: a product of matrices differs in the last bits
 TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
 SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
 SIMILAR_SENTENCE = 0.3  # the same for the sentence encoder
 FALL = 3  # how fast the tools behind the best lose relevance with their share of its score
+
+_DEPRECATED = re.compile(  # at the beginning of a sentence; `lists deprecated functions` is none
+    r"(?:^|[.!?\n(\[*])\s*(?:this (?:tool )?(?:is|has been) )?deprecated\b"
+    r"(?=\W*(?:$|[:.,;)\]!*\u2014-]|use\b|since\b|in favou?r\b|and\b))",
+    re.IGNORECASE,
+)
+READ_CHARS = 1_000  # of a description, to see whether its tool is deprecated
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +131,9 @@ class Index:
         self._postings = Postings([(document.words, document.counts) for document in documents])
         self._name_coverage = NameCoverage(documents, self._postings.idf)
         self._servers = np.unique([tool.server_name for tool in tools], return_inverse=True)[1]
+        self._deprecated = np.array(
+            [_DEPRECATED.search(tool.description[:READ_CHARS]) is not None for tool in tools], dtype=bool
+        )
         self._of_kind: dict[Kind, NDArray[np.bool_]] = {
             kind: np.array([document.kind == kind for document in documents]) for kind in KINDS
         }
@@ -267,16 +279,20 @@ class Index:
         return self._number(token) is not None
 
     def _agreement(self, query: Query) -> Floats:
-        """For each part of a query and each tool: less than 1 if their kinds differ, or the number of a word."""
+        """For each part of a query and each tool: less than 1 if their kinds or the number of a word differ, or for a
+        tool that calls itself deprecated.
+        """
         factors = np.ones((len(query.kinds), len(self.documents)))
+        factors[:, self._deprecated] = DEPRECATED
         for part, kind in zip(factors, query.kinds, strict=True):
             if kind is not None:
-                part[:] = UNKNOWN_KIND
+                agreement = np.full(len(part), UNKNOWN_KIND)
                 for other, tools in self._of_kind.items():
-                    part[tools] = _agreement_of(kind, other)
+                    agreement[tools] = _agreement_of(kind, other)
+                part *= agreement
         for token, word in query.tokens.items():
             number = self._number(token)
-            if number is not None and token not in query.hints:
+            if number is not None:
                 factors[:, self._name_coverage.in_other_number(number, plural=is_plural(word))] *= OTHER_NUMBER
         return factors
 
@@ -373,10 +389,10 @@ class Index:
 
 def _agreement_of(request: Asked, tool: Kind) -> float:
     """What remains of the score of a tool; `undo the commit` asks for the opposite of `git_commit`."""
-    if request == tool or (request, tool) in (("writes", "undoes"), ("done", "reads")):
-        return 1
     if request == "done":
-        return DONE_ALREADY
+        return 1 if tool == "reads" else DONE_ALREADY
+    if request == tool:
+        return 1
     return OTHER_KIND if "reads" in (request, tool) or (request, tool) == ("undoes", "writes") else OTHER_CHANGE
 
 

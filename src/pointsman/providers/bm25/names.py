@@ -20,6 +20,11 @@ OTHERS = 0.9  # the most that any other tool gets: close, but far enough that us
 NOTE = "exact name"
 
 _IDENTIFIER = re.compile(r"[^\W_](?:_+|[-.:])[^\W_]|[a-z][A-Z]")
+_FORBIDDEN = re.compile(
+    r"\b(?:do not|don['\u2019]?t|never|without|rather than|instead of|avoid|not)"
+    r"(?: (?:use|using|call|calling|run|running|want|the|tool)){0,4} (\S+)",
+    re.IGNORECASE,
+)
 
 
 class ExactNames:
@@ -40,6 +45,13 @@ class ExactNames:
             return whole
         words = [word for word in query.split() if _IDENTIFIER.search(word)]
         return list(dict.fromkeys(row for word in words for row in self._rows.get(squeezed(word), [])))
+
+    def without_forbidden(self, query: str) -> str:
+        """The query without the names of tools that it forbids: `without git_reset`, `never call delete_entities`."""
+        return _FORBIDDEN.sub(lambda said: "" if self._is_name(said[1]) else said[0], query)
+
+    def _is_name(self, word: str) -> bool:
+        return _IDENTIFIER.search(word) is not None and squeezed(word) in self._rows
 
 
 def put_first(fit: Floats, rows: Sequence[int]) -> None:

@@ -38,6 +38,10 @@ _BEFORE_VERB = re.compile(
     r"|(?:can|could|would|will) you|(?:i|we)(?:'d| would)? (?:want|need|like)(?: you)?|help me|let's)\b[\s,:]*)*",
     re.IGNORECASE,
 )
+_QUESTION = re.compile(
+    r"(?:what|which|who|whose|where|when|why|how)\s\w+\s+\w|(?:i|we) (?:want|need)\s+(?:an?|the|all|my|to)\s+\w",
+    re.IGNORECASE,
+)
 _VAGUE = frozenset(["following", "below", "above", "thing", "things", "step", "steps", "task", "tasks"])
 
 
@@ -150,8 +154,12 @@ def _is_request(asked: str, block: str, between: re.Match[str]) -> bool:
 
 
 def _asks(asked: str) -> bool:
-    """Whether one of the first sentences begins with a verb, or the last one is a question."""
-    return asked.rstrip().endswith("?") or any(map(_begins_with_verb, sentences(asked)[:READ_LINES]))
+    """Whether one of the first sentences begins with a verb or says what one needs, or the last one is a question."""
+    return _is_question(asked) or any(map(_begins_with_verb, sentences(asked)[:READ_LINES]))
+
+
+def _is_question(asked: str) -> bool:
+    return asked.rstrip().endswith("?") or _QUESTION.match(asked) is not None
 
 
 def _is_pasted(block: str, asked: str) -> bool:
@@ -170,7 +178,9 @@ def _goes_on(line: str) -> bool:
 
 
 def _says_what(asked: str) -> bool:
-    return len({word for word in words(asked) if word not in STOP_WORDS and word not in _VAGUE}) > 1
+    """By two words of its own, or one of a question: `which branch am I on?`."""
+    own = {word for word in words(asked) if word not in STOP_WORDS and word not in _VAGUE}
+    return len(own) > 1 or (bool(own) and _is_question(asked))
 
 
 def _begins_with_verb(text: str) -> bool:

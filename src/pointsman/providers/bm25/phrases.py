@@ -90,20 +90,21 @@ _LARGEST = re.compile(
 _PAGE_SOURCE = re.compile(
     r"\b(?:html|source|contents?|text) of (?:an?|the|this|that) (?:web ?)?(?:page|site)\b", re.IGNORECASE
 )
-_SHELL: dict[str, tuple[str, ...]] = {
-    "ls": ("list", "directory"),
-    "mkdir": ("create", "directory"),
-    "mv": ("move", "file"),
-    "cp": ("copy", "file"),
-    "rm": ("delete",),
-    "cat": ("read", "file"),
-    "curl": ("fetch", "url"),
-    "wget": ("fetch", "url"),
+_SHELL = {
+    "ls": "list the directory",
+    "mkdir": "create the directory",
+    "mv": "move the file",
+    "cp": "copy the file",
+    "rm": "delete the file",
+    "cat": "read the file",
+    "curl": "fetch the url",
+    "wget": "fetch the url",
 }
-_COMMAND = re.compile(rf"\W*({'|'.join(_SHELL)})\s(?!\w+ (?:is|are|was|has)\b)\S|\W*(ls)\W*$")  # `cat pictures`
+_COMMAND = re.compile(rf"^\W*({'|'.join(_SHELL)})(?=\s(?!\w+ (?:is|are|was|has)\b)\S|\W*$)")  # not `cat pictures are`
 
-_LOGGING_IN = re.compile(r"\blog(?:ging|s)?[ -](?:in to|into|in|onto|on to)\b(?! the (?:logs?|file)\b)", re.IGNORECASE)
-_LOGGING_OUT = re.compile(r"\blog(?:ging|s)?[ -](?:out|off)\b", re.IGNORECASE)
+_LOGGING = r"\blog(?:ging|s)?[ -](?:(?:me|us|him|her|them) )?"
+_LOGGING_IN = re.compile(_LOGGING + r"(?:in to|into|in|onto|on to)\b(?! the (?:logs?|file)\b)", re.IGNORECASE)
+_LOGGING_OUT = re.compile(_LOGGING + r"(?:out|off)\b", re.IGNORECASE)
 
 _HAVING = re.compile(
     r"\b((?:have|has|had|\w+'(?:ve|s))(?: (?:i|you|we|they|he|she|it))?) got\b(?! to\b)", re.IGNORECASE
@@ -199,8 +200,7 @@ def words_for_phrases(text: str) -> dict[str, bool]:
     commits, for the log.
     """
     text = text[:MAX_CHARS]
-    command = _COMMAND.match(text)
-    found = dict.fromkeys(_SHELL[command[1] or command[2]], True) if command else {}
+    found: dict[str, bool] = {}
     if _TIME_HERE.search(text) and _TIME_THERE.search(text):
         found["convert"] = True
     elif _CLOCK.search(text):
@@ -214,8 +214,9 @@ def words_for_phrases(text: str) -> dict[str, bool]:
 def in_words_of_tools(text: str) -> str:
     """`references to get_user` as `usages of get_user`, as a paper has others, and `log in` as `login`.
 
-    `What channels have we got` asks for no tool that gets something.
+    `What channels have we got` asks for no tool that gets something. A command of a shell is read as what it does.
     """
+    text = _COMMAND.sub(lambda command: _SHELL[command[1]], text)
     text = _HAVING.sub(r"\1", _REFERENCES.sub("usages of ", text))
     return _LOGGING_OUT.sub("logout", _LOGGING_IN.sub("login", text)) if "log" in text.lower() else text
 

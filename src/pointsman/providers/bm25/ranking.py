@@ -36,7 +36,7 @@ _Numbers = tuple[list[int], list[int]]  # of a word itself, and of its synonyms
 def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = None) -> SearchHits:
     """Rank the tools of the index, best first. `encoded` are the same tools by the sentence encoder."""
     places = _places(request.queries)
-    texts = [request.queries[same[0]] for same in places]
+    texts = [index.exact_names.without_forbidden(request.queries[same[0]]) for same in places]
     spelt = [with_common_words(text, index.knows) for text in (*texts, request.context or "")]
     *queries, context = parsed = parse_all(spelt)
     sentences = encoded.match(list(map(index.as_meant, parsed))) if encoded else [None] * len(parsed)

@@ -15,6 +15,7 @@ MAX_VALUE_CHARS = 300  # of one value; the rest of a longer one changes nothing
 
 _AROUND = ".,;:!?()[]{}<>\"'`"
 _DOMAINS = frozenset(["com", "org", "net", "io", "dev", "ai", "app", "edu", "gov"])
+_WEB = frozenset(["http", "https"])
 _ROOTS = ("/", "~/", "./", "../", "~\\", ".\\", "..\\")
 _KINDS = {
     "document": "pdf doc docx odt",
@@ -51,7 +52,7 @@ _OF_FILE = (
 )
 _READING = re.compile(
     rf"\b(?:open|print|read|show|display|view)(?: me)?(?: (?:the )?(?:contents?|text) of)? {_OF_FILE}"
-    rf"|\bwhat(?:'s| is) (?:in|inside) {_OF_FILE}|\bwhat does {_OF_FILE} (?:say|contain)\b",
+    rf"|\bwhat(?:'s| is) (?:in|inside) {_OF_FILE}|\bwhat does {_OF_FILE} (?:say|contain)\b|^\W*{_FILE}\W*$",
     re.IGNORECASE,
 )
 _EDITING = re.compile(
@@ -85,7 +86,7 @@ def words_for_values(text: str) -> dict[str, bool]:
 def _said_of_values(text: str) -> dict[str, bool]:
     """The words for the addresses, paths and file names in a text, and for what is asked of them."""
     found: dict[str, bool] = {}
-    masked = text.split()
+    masked = text.replace(_FILE, " ").replace(_ADDRESS, " ").split()
     for place, written in enumerate(masked):
         if words := _words_for(written):
             if words == _FOLDER and place and masked[place - 1].lower() in _OPENING and written[-1] not in "/\\":
@@ -147,7 +148,12 @@ def _words_for(written: str) -> tuple[str, ...]:
     if "." not in written and "/" not in written and "\\" not in written:
         return ()
     value = written.strip(_AROUND)[:MAX_VALUE_CHARS]
-    if "://" in value or value.startswith("www."):
+    scheme, separator, behind = value.partition("://")
+    if separator and scheme.lower() == "file":
+        value = behind
+    elif separator and scheme.lower() not in _WEB:
+        return ()  # `ssh://`, `postgres://`: no page of the web
+    elif separator or value.startswith("www."):
         return ("url", "page", "website")
     name = value.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
     base, _, ending = name.rpartition(".")
