@@ -35,8 +35,8 @@ _UNDOING = "discard revert rollback undo unstage"
 # Verbs of neither kind, or of both, which begin a step nonetheless: `reset the password` may take back or set.
 _OTHERS = """
     call calculate click compile compress compute convert copy draw email encrypt filter follow generate go import log
-    mail navigate open pick plan play provide pull refresh report reset resize restore run sort start stop sync take tell
-    test turn type use wait
+    mail navigate open pick plan play provide pull refresh report reset resize restore run sort start stop sync take
+    tell test turn type use wait
 """
 _BY_KIND: dict[Kind, str] = {"reads": _READING, "writes": _WRITING, "removes": _REMOVING, "undoes": _UNDOING}
 _KINDS: dict[str, Kind] = {verb: kind for kind, verbs in _BY_KIND.items() for verb in verbs.split()}
