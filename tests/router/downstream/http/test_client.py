@@ -21,15 +21,20 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 
 
 
 class OneAnswerServer:
-    """In a thread of its own: answers one request on each connection, then closes it without having said so."""
+    """In a thread of its own: answers one request on each connection, then closes it without having said so.
 
-    def __init__(self, answer: bytes = ANSWER) -> None:
+    With `waits`, it closes a connection only once `may_close` is released.
+    """
+
+    def __init__(self, answer: bytes = ANSWER, *, waits: bool = False) -> None:
+        self.may_close = threading.Semaphore(0)
+        self._waits = waits
         self.requests: list[bytes] = []
         self.closed = threading.Semaphore(0)
         self._answer = answer
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/mcp"
-        self._thread = threading.Thread(target=self._serve)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
@@ -39,9 +44,12 @@ class OneAnswerServer:
                 with connection:
                     self.requests.append(connection.recv(65536))
                     connection.sendall(self._answer)
+                    if self._waits:
+                        self.may_close.acquire()
                 self.closed.release()
 
     def stop(self) -> None:
+        self.may_close.release()
         with contextlib.suppress(OSError):  # it may have been stopped before
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -67,6 +75,25 @@ async def test_a_kept_connection_that_the_server_has_closed_meanwhile_is_not_sen
         assert server.closed.acquire(timeout=PATIENCE_S)
     assert len(server.requests) == 20
     await client.close()
+
+
+async def test_a_connection_that_the_server_closes_while_a_request_waits_to_be_written_is_not_sent_into() -> None:
+    server = OneAnswerServer(waits=True)
+    client = HttpClient(server.url, {})
+
+    def close() -> None:
+        server.may_close.release()
+        assert server.closed.acquire(timeout=PATIENCE_S)
+
+    try:
+        assert await post(client) == b"{}"
+        again = asyncio.ensure_future(post(client))
+        asyncio.get_running_loop().call_soon(close)  # after the request was queued, and before the queue is written
+        assert await again == b"{}"
+        assert len(server.requests) == 2
+    finally:
+        await client.close()
+        server.stop()
 
 
 async def test_a_request_is_one_piece_with_its_length_and_the_operators_headers(server: OneAnswerServer) -> None:

@@ -7,6 +7,7 @@ import base64
 import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from http import HTTPStatus
 
@@ -21,7 +22,13 @@ from pointsman.router.downstream.connection import (
     SignInNeededError,
 )
 from pointsman.router.downstream.http.exchange import CLOSED, HttpConnection, HttpResponse
-from pointsman.router.downstream.http.failures import FAILURES, TCP_CONNECT_S, ExchangeError, failure_reason
+from pointsman.router.downstream.http.failures import (
+    FAILURES,
+    TCP_CONNECT_S,
+    ExchangeError,
+    UnsentError,
+    failure_reason,
+)
 from pointsman.router.serving.tasks import TaskSet
 from pointsman.router.serving.write_queue import WriteQueue
 
@@ -118,17 +125,26 @@ class HttpClient:
     async def _send(self, head: bytes, body: bytes | None) -> HttpResponse:
         if self._closed:
             raise CallNotSentError("its connection was closed")
-        connection = self._take_idle()
-        if connection is None:
-            try:
-                connection = await self._connect()
-            except FAILURES as error:
-                reason = failure_reason(error)
-                self.give_up(reason)
-                raise CallNotSentError(reason) from None
+        data = head + b"\r\n" if body is None else _BODY % (head, len(body), body)
+        while (connection := self._take_idle()) is not None:
+            with suppress(UnsentError):
+                return await self._exchange(connection, data)
         try:
-            return await connection.send(head + b"\r\n" if body is None else _BODY % (head, len(body), body))
+            connection = await self._connect()
         except FAILURES as error:
+            reason = failure_reason(error)
+            self.give_up(reason)
+            raise CallNotSentError(reason) from None
+        return await self._exchange(connection, data)
+
+    async def _exchange(self, connection: HttpConnection, data: bytes) -> HttpResponse:
+        """Raises UnsentError, if the connection was idle before; ConnectionLostError."""
+        was_idle = connection.idle_since > 0
+        try:
+            return await connection.send(data)
+        except FAILURES as error:
+            if was_idle and isinstance(error, UnsentError):
+                raise
             raise ConnectionLostError(failure_reason(error)) from None
         except BaseException:
             connection.close()
@@ -140,7 +156,7 @@ class HttpClient:
         oldest = self._loop.time() - KEEP_ALIVE_S
         while self._idle:
             connection, _ = self._idle.popitem()
-            if connection.idle_since >= oldest and connection.is_usable():
+            if connection.idle_since >= oldest and connection.is_open():
                 return connection
             connection.close()
         return None

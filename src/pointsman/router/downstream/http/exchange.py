@@ -17,7 +17,7 @@ import httptools
 from msgspec import Struct
 
 from pointsman.core.rounds import own_round
-from pointsman.router.downstream.http.failures import ExchangeError
+from pointsman.router.downstream.http.failures import ExchangeError, UnsentError
 from pointsman.router.serving.write_queue import WriteQueue
 
 HEAD_BYTES: Final = 64 << 10  # of a response's head, and of what frames its body (chunk sizes, trailers)
@@ -160,7 +160,7 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner, writes: WriteQueue) -> None:
         self.loop = loop
-        self.idle_since = 0.0
+        self.idle_since = 0.0  # 0: it has not been idle
         self._owner = owner
         self._writes = writes
         self._transport: asyncio.Transport
@@ -170,6 +170,7 @@ class HttpConnection(asyncio.Protocol):
         self._framing = 0  # bytes of head and framing so far
         self._delivered = 0  # bytes of the body so far
         self._answer: asyncio.Future[HttpResponse] | None = None  # None: no request is under way
+        self._unsent = False  # the request waits in the queue
         self._response: HttpResponse | None = None  # None: its head has not arrived
         self._paused = False
         self._lost = False
@@ -177,9 +178,10 @@ class HttpConnection(asyncio.Protocol):
     # For the client
 
     def send(self, data: bytes) -> asyncio.Future[HttpResponse]:
-        """Send a request. The future has its response, or ExchangeError or OSError."""
+        """Send a request. The future has its response, or ExchangeError or OSError; UnsentError: nothing was sent."""
         answer = self._answer = self.loop.create_future()
         self._response, self._framing, self._delivered = None, 0, 0
+        self._unsent = True
         if self._lost:
             self._fail(ExchangeError(CLOSED))
         else:
@@ -187,17 +189,20 @@ class HttpConnection(asyncio.Protocol):
         return answer
 
     def write_now(self, data: bytes) -> None:
-        """Fits `write_queue.Writer`."""
-        if not self._transport.is_closing():
-            self._transport.write(data)
+        """Fits `write_queue.Writer`.
 
-    def is_usable(self) -> bool:
-        """Whether the server has not closed it.
-
-        A connection that is readable before anything is sent was closed by the server, and the event loop has not
-        processed that yet. A request sent into it would be lost, and could not be retried safely.
+        A connection that was idle and is readable before anything is sent was closed by the server, and the event
+        loop has not processed that yet. A request sent into it would be lost, and could not be retried safely.
         """
-        return not self._lost and not self._transport.is_closing() and (self._poll is None or not self._poll.poll(0))
+        if not self.is_open() or (self.idle_since and self._poll is not None and self._poll.poll(0)):
+            self._fail(ExchangeError(CLOSED))
+            return
+        self._unsent = False
+        self._transport.write(data)
+
+    def is_open(self) -> bool:
+        """Whether the server has not closed it, as far as the event loop knows; `write_now` looks again."""
+        return not self._lost and not self._transport.is_closing()
 
     def close(self) -> None:
         self._transport.abort()
@@ -286,6 +291,8 @@ class HttpConnection(asyncio.Protocol):
     def _fail(self, error: Exception) -> None:
         """End the exchange and the connection."""
         answer, response, self._answer, self._response = self._answer, self._response, None, None
+        if self._unsent:
+            error = UnsentError(CLOSED)
         if response is not None:
             response.end(error)
         elif answer is not None and not answer.done():

@@ -14,6 +14,10 @@ class ExchangeError(Exception):
     """The server broke off an exchange or did not keep to HTTP. `str(error)` is the reason."""
 
 
+class UnsentError(ExchangeError):
+    """The server closed the connection before a byte of the request was written."""
+
+
 FAILURES = (ExchangeError, OSError)
 """What an exchange can raise; `failure_reason` explains each."""
 
