@@ -166,14 +166,23 @@ class Everyday:
 
 
 UNLIKELY = 0.2
-# Some requests below the figures: .41 and .71 by words, .43 and .70 with embeddings; 1 of 41 right hits and 1 of 43
-# below .2; 6 and 4 of the 40 requests that no tool serves above .33.
-EVERYDAY = {False: Everyday(0.34, 0.64, 2, 8), True: Everyday(0.38, 0.64, 2, 7)}
+# Some requests below the figures. Everyday words: .41 and .74 by words, .47 and .74 with embeddings; 1 of 41 right hits and
+# 1 of 47 below .2; 6 and 4 of the 40 requests that no tool serves above .33. By an author who knew the names: .66 and .89,
+# .75 and .90; 1 of 66 and 0 of 75; 19 and 11 of 50. Before half of the misses were read: .63 and .85, .69 and .85; 1 of 63
+# and 0 of 69.
+EVERYDAY = {
+    ("real_everyday.yaml", False): Everyday(0.34, 0.64, 2, 8),
+    ("real_everyday.yaml", True): Everyday(0.38, 0.64, 2, 7),
+    ("real_names.yaml", False): Everyday(0.60, 0.83, 2, 22),
+    ("real_names.yaml", True): Everyday(0.69, 0.84, 2, 14),
+}
 
 
-@both_ways
-async def test_requests_in_everyday_words(embeddings: bool, catalogs: dict[bool, ToolCatalogService]) -> None:
-    requests = YAML(typ="safe").load(HERE / "real_everyday.yaml")
+@pytest.mark.parametrize(("name", "embeddings"), EVERYDAY)
+async def test_requests_in_other_words_than_the_descriptions(
+    name: str, embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    requests = YAML(typ="safe").load(HERE / name)
     found = [(each, await catalogs[embeddings].search(ME, [each["ask"]], None, 3)) for each in requests]
     served = [
         (place(keys(outcome), (*each["right"], *each.get("also", ()))), outcome)
@@ -182,8 +191,9 @@ async def test_requests_in_everyday_words(embeddings: bool, catalogs: dict[bool,
     ]
     places, best = [at for at, _ in served], [outcome.results[0].relevance for at, outcome in served if at == 0]
     unfit = [outcome.results for each, outcome in found if not each["right"]]
-    floor = EVERYDAY[embeddings]
-    assert (len(served), len(unfit)) == (100, 40)
+    floor = EVERYDAY[name, embeddings]
+    assert len(served) == 100
+    assert len(unfit) >= 40
     assert places.count(0) / len(places) >= floor.first
     assert 1 - places.count(None) / len(places) >= floor.first_three
     assert sum(relevance < UNLIKELY for relevance in best) <= floor.unlikely

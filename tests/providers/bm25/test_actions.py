@@ -44,6 +44,7 @@ def test_a_step_begins_with_a_verb(sentence: str, expected: list[str]) -> None:
         ("open a text file", "reads"),
         ("open a text file and show it", "reads"),
         ("open the photo", "reads"),
+        ("open issues of ana/shop with a label", "reads"),
         ("add 12 and 30", "reads"),
         ("a poem about the sea", None),
         ("the code that retries a call", "reads"),

@@ -92,7 +92,11 @@ _OPENING = re.compile(
     r"\b(?:open|start)\s+(?:an?|new)\s(?!(?:\w+\s)?(?:file|document|image|page|url|link|website)\b)",
     re.IGNORECASE,
 )
-_OPENING_FILE = re.compile(r"\s*open\s(?:\w+\s){0,3}(?:file|document|image|picture|photo)\b", re.IGNORECASE)
+_READING_OPEN = re.compile(  # `open the photo`, and what is still open: `open issues of ana/shop`
+    r"\s*open\s(?:\w+\s){0,3}(?:file|document|image|picture|photo)\b"
+    r"|\s*open\s(?:\w+\s)?(?:issues|tickets|tasks|bugs|prs|requests|orders|invoices|questions|cases)\b",
+    re.IGNORECASE,
+)
 # `do not switch`, `without pushing`, `I don't want to create`. What stands behind the verb stays: it is often what the
 # other verb is about, too. `Why don't you create one` asks for it, and `I do not see it` for nothing else.
 _NEGATED = re.compile(
@@ -188,7 +192,7 @@ def kind_of_request(text: str) -> Asked | None:
         return None  # some tools for it say that they act, some that they fetch
     if _TELLING.match(text) or _OPENING.search(text):
         return "writes"
-    if _OPENING_FILE.match(text) or any(phrase.search(text) for phrase in (ADDING_NUMBERS, COMMITS, HISTORY)):
+    if _READING_OPEN.match(text) or any(phrase.search(text) for phrase in (ADDING_NUMBERS, COMMITS, HISTORY)):
         return "reads"
     said = [match[0].lower() for match in islice(_WORD.finditer(text), MAX_WORDS + 1)]
     if _asks_what_was_done(said):

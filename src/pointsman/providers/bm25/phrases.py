@@ -40,7 +40,8 @@ ADDING_NUMBERS = re.compile(  # `add 12 and 30`, `7 + 35`, `add two numbers`
     r"|\badd(?: up)? (?:(?:the|these|those|some|two|three|four|\d{1,3}) ){1,2}numbers\b",
     re.IGNORECASE,
 )
-NAVIGATING = re.compile(  # `open a website`; `open a new page` makes one
+NAVIGATING = re.compile(  # `open a website`; `open a new page` makes one, and `the open page` is open already
+    r"(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\ban )(?<!\bmy )(?<!\bcurrently )"
     r"\b(?:open|go to|visit|load|bring up|pull up|browse to|navigate to) (?!(?:an? |the )?(?:new|previous|last|next)\b)"
     r"(?:[\w'\u2019-]{1,30} ){0,5}?(?:web ?sites?|web ?pages?|home ?pages?|sites?|pages?|urls?)\b(?! \d)",
     re.IGNORECASE,
@@ -67,6 +68,7 @@ _COMMIT = re.compile(  # one of them
     r"|\b(?:changes?|contents?|diff) (?:of|in) (?:the |this |that |my )?(?:last |latest |previous )?commit\b",
     re.IGNORECASE,
 )
+_PULL_REQUEST = re.compile(r"\bprs?\b", re.IGNORECASE)
 _VERSION_CONTROL = re.compile(
     r"\b(?:save|store|put|record|check)\b[^.?!]{1,40} (?:to|in|into|under) (?:version|source) control\b", re.IGNORECASE
 )
@@ -165,6 +167,7 @@ _WORDS: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
     (NAVIGATING, ("navigate", "url"), True),
     (_PART, ("section",), True),
     (_VERSION_CONTROL, ("git", "commit"), True),
+    (_PULL_REQUEST, ("pull", "request"), True),
     (_REMEMBERED, ("memory", "add"), True),
     (_REMEMBERING, ("memory", "add"), True),
     (_KNOWN, ("memory", "search"), True),

@@ -111,13 +111,13 @@ _RELATED = """
     screenshot capture
     command shell terminal
     visit open navigate browse go
-    click press tap
+    click press tap hit
     type enter fill
     column field schema
     row record insert
     spreadsheet sheet excel
     note memo
-    reply respond answer
+    reply respond answer comment
     remember memory store save knowledge
     login signin authenticate
     mute silence
@@ -127,8 +127,12 @@ _RELATED = """
     know knowledge memory
     forget delete remove
     fact observation
-    link relation connection
-    person entity
+    link relation connection edge
+    person people entity node
+    popup dialog alert
+    dropdown select option
+    mouse pointer hover cursor
+    emoji reaction
     clock time
     structure tree
     scrape fetch

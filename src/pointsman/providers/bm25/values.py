@@ -13,6 +13,7 @@ from pointsman.providers.bm25.phrases import SIZE, words_for_phrases
 
 MAX_VALUE_CHARS = 300  # of one value; the rest of a longer one changes nothing
 
+_QUOTES = "([{<\"'`"
 _AROUND = ".,;:!?()[]{}<>\"'`"
 _DOMAINS = frozenset(["com", "org", "net", "io", "dev", "ai", "app", "edu", "gov"])
 _WEB = frozenset(["http", "https"])
@@ -31,6 +32,11 @@ _FOLDER = ("path", "directory")
 _OPENING = frozenset({"open", "read", "cat", "print", "edit"})
 _FILES: dict[str, tuple[str, ...]] = dict.fromkeys(_OTHER_FILES.split(), ("file",))
 _FILES |= {ending: ("file", kind) for kind, endings in _KINDS.items() for ending in endings.split()}
+
+_DOTFILE = re.compile(  # `.ssh` and `.config` are folders
+    r"(?:.*[/\\])?\.(?:env(?:\.\w+)?|\w+rc|\w+ignore|(?:bash_)?profile|gitattributes|gitmodules|editorconfig|htaccess)",
+    re.IGNORECASE,
+)
 
 _ASCII_RUN = re.compile(r"[!-~]+")
 
@@ -155,6 +161,8 @@ def _words_for(written: str) -> tuple[str, ...]:
         return ()  # `ssh://`, `postgres://`: no page of the web
     elif separator or value.startswith("www."):
         return ("url", "page", "website")
+    if _DOTFILE.fullmatch(written.lstrip(_QUOTES).rstrip(_AROUND)[:MAX_VALUE_CHARS]):  # `value` has lost the dot
+        return ("file", "path") if "/" in value or "\\" in value else ("file",)
     name = value.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
     base, _, ending = name.rpartition(".")
     ending = ending.lower()
