@@ -166,10 +166,10 @@ class Everyday:
 
 
 UNLIKELY = 0.2
-# Some requests below the figures. Everyday words: .41 and .74 by words, .47 and .74 with embeddings; 1 of 41 right hits and
-# 1 of 47 below .2; 6 and 4 of the 40 requests that no tool serves above .33. By an author who knew the names: .66 and .89,
-# .75 and .90; 1 of 66 and 0 of 75; 19 and 11 of 50. Before half of the misses were read: .63 and .85, .69 and .85; 1 of 63
-# and 0 of 69.
+# Some requests below the figures. Everyday words: .41 and .74 by words, .47 and .74 with embeddings; 1 of 41 right hits
+# and 1 of 47 below .2; 6 and 4 of the 40 requests that no tool serves above .33. By an author who knew the names: .66
+# and .89, .75 and .90; 1 of 66 and 0 of 75; 19 and 11 of 50. Before half of the misses were read: .63 and .85, .69 and
+# .85; 1 of 63 and 0 of 69.
 EVERYDAY = {
     ("real_everyday.yaml", False): Everyday(0.34, 0.64, 2, 8),
     ("real_everyday.yaml", True): Everyday(0.38, 0.64, 2, 7),

@@ -94,7 +94,7 @@ def test_a_remembered_head_finds_bodies_of_any_length(kept: list[tuple[str, str]
     head = known(request(PORT, b"{}", headers=kept))
     assert head is not None
     for body in (b"", b"{}", b"x" * 12_345):
-        assert head.body_in(request(PORT, body, headers=kept)) == body
+        assert head.repeated.body_in(request(PORT, body, headers=kept)) == body
 
 
 LENGTHS = st.one_of(
@@ -108,9 +108,9 @@ BODIES = st.one_of(st.binary(max_size=20), st.just(b'{"a":1}'), st.just(CALL))
 def test_what_is_taken_for_the_same_head_parses_to_it(length: bytes, body: bytes, at: int, inserted: bytes) -> None:
     head = known(CALL)
     assert head is not None
-    data = head.before + length + head.after + body
+    data = head.repeated.before + length + head.repeated.after + body
     data = data[:at] + inserted + data[at:]
-    found = head.body_in(data)
+    found = head.repeated.body_in(data)
     if found is None:
         return
     parsed = Parsed(data)

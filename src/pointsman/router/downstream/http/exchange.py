@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from pointsman.core.rounds import own_round
 from pointsman.router.downstream.http.failures import ExchangeError, UnsentError
+from pointsman.router.serving.repeated_head import RepeatedHead
 from pointsman.router.serving.write_queue import WriteQueue
 
 HEAD_BYTES: Final = 64 << 10  # of a response's head, and of what frames its body (chunk sizes, trailers)
@@ -29,11 +30,13 @@ _USUAL_KINDS: Final = {b"application/json": "application/json", b"text/event-str
 _ZIPPED: Final = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 _RAW_DEFLATE: Final = -15
 _CHALLENGE: Final = b"www-authenticate"
+_OK: Final = 200
 _DEFLATE_METHOD: Final = 8  # in the first byte of a zlib stream
 
 CUT_OFF = "its answer was cut off or could not be unpacked"
 CLOSED = "it closed the connection before it answered"
 NOT_HTTP = "its answer is not HTTP"
+UNASKED = "a response without a request"
 
 
 class Owner(Protocol):
@@ -155,6 +158,25 @@ class HttpResponse(Struct, eq=False):  # a struct, because each call makes one
             waiter.set_result(None)
 
 
+class KnownHead(Struct, frozen=True, eq=False):
+    """The parsed head of a connection's last response, which most servers repeat within a second."""
+
+    repeated: RepeatedHead
+    head: dict[bytes, bytes]  # without the length, which differs
+    kind: str
+
+    @classmethod
+    def of(cls, data: bytes, response: HttpResponse) -> KnownHead | None:
+        """Return the head of a whole response that the parser has accepted; None: parse the next one, too."""
+        if response.status != _OK or b"content-encoding" in response.head:
+            return None
+        repeated = RepeatedHead.of(data, response.head)
+        if repeated is None:
+            return None
+        head = {name: value for name, value in response.head.items() if name != b"content-length"}
+        return cls(repeated, head, response.kind)
+
+
 class HttpConnection(asyncio.Protocol):
     """A connection, kept alive between exchanges."""
 
@@ -172,6 +194,9 @@ class HttpConnection(asyncio.Protocol):
         self._answer: asyncio.Future[HttpResponse] | None = None  # None: no request is under way
         self._unsent = False  # the request waits in the queue
         self._response: HttpResponse | None = None  # None: its head has not arrived
+        self._reading = False  # the parser has seen the beginning of a message, and not its end
+        self._whole: HttpResponse | None = None  # that has ended in the piece that is read now
+        self._known: KnownHead | None = None
         self._paused = False
         self._lost = False
 
@@ -227,6 +252,30 @@ class HttpConnection(asyncio.Protocol):
             self._poll.register(handle.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
+        if self._unsent:  # the connection was idle, and nothing has been asked yet
+            self._fail(ExchangeError(UNASKED))
+            return
+        begins = not self._reading
+        if begins and self._answer_without_parser(data):
+            return
+        self._parse(data)
+        response, self._whole = self._whole, None
+        if begins:
+            self._known = KnownHead.of(data, response) if response is not None else None
+
+    def _answer_without_parser(self, data: bytes) -> bool:
+        """Return False if `data` is anything else than one whole response with the head of the last one."""
+        known, answer = self._known, self._answer
+        if known is None or answer is None or (body := known.repeated.body_in(data)) is None:
+            return False
+        self._answer = None
+        self._owner.released(self)
+        if not answer.done():
+            parts = [body] if body else []
+            answer.set_result(HttpResponse(self, _OK, known.head, known.kind, None, True, parts, len(body)))
+        return True
+
+    def _parse(self, data: bytes) -> None:
         before = self._delivered
         try:
             self._parser.feed_data(data)
@@ -253,8 +302,9 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._answer is None:
-            raise ExchangeError("a response without a request")  # the parser stops, and the connection is closed
+            raise ExchangeError(UNASKED)  # the parser stops, and the connection is closed
         self._head = {}
+        self._reading = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name, value = name.lower(), value.strip(b" \t")
@@ -276,13 +326,15 @@ class HttpConnection(asyncio.Protocol):
             self._response.add(data)
 
     def on_message_complete(self) -> None:
+        self._reading = False
         response = self._response
         if response is None:
-            return
+            return  # an interim response
         self._answer = self._response = None
         if self._paused:
             self.resume_reading()
         if self._parser.should_keep_alive():
+            self._whole = response
             self._owner.released(self)
         else:
             self._transport.close()

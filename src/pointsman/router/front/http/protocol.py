@@ -217,7 +217,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _begin_known(self, known: KnownHead, data: bytes) -> bool:
         """Begin a call without the parser; return False if `data` is anything else than one whole call."""
-        body = known.body_in(data)
+        body = known.repeated.body_in(data)
         if body is None or len(body) > HIGH_WATER_LIMIT:
             return False
         serve_post = self.serve_post[0]
