@@ -6,10 +6,10 @@ import asyncio
 import base64
 import socket
 import ssl
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Coroutine, Mapping
 from functools import cache
 from http import HTTPStatus
+from typing import Any
 
 import aiohappyeyeballs
 from multidict import CIMultiDict
@@ -85,7 +85,7 @@ class HttpClient:
         first = f"{method} {self._url.raw_path_qs} HTTP/1.1\r\n".encode()
         return with_headers(first, headers)
 
-    async def send(self, head: bytes, body: bytes | None = None) -> HttpResponse:
+    def send(self, head: bytes, body: bytes | None = None) -> Coroutine[Any, Any, HttpResponse]:
         """Send a request. Cancelling closes the connection, and so cancels the request.
 
         Raises:
@@ -94,9 +94,12 @@ class HttpClient:
             ConnectionLostError: the exchange failed after the request was written.
         """
         if self._authorizer is None:
-            return await self._send(head, body)
+            return self._send(head, body)
+        return self._send_signed_in(self._authorizer, head, body)
+
+    async def _send_signed_in(self, authorizer: Authorizer, head: bytes, body: bytes | None) -> HttpResponse:
         try:
-            return await self._send_authorized(self._authorizer, head, body)
+            return await self._send_authorized(authorizer, head, body)
         except SignInNeededError as needed:
             self.give_up(needed)
             raise
@@ -127,8 +130,10 @@ class HttpClient:
             raise CallNotSentError("its connection was closed")
         data = head + b"\r\n" if body is None else _BODY % (head, len(body), body)
         while (connection := self._take_idle()) is not None:
-            with suppress(UnsentError):
+            try:
                 return await self._exchange(connection, data)
+            except UnsentError:
+                continue
         try:
             connection = await self._connect()
         except FAILURES as error:
