@@ -1,0 +1,160 @@
+"""Responses that repeat the head of the last one are not parsed again: they must mean what they meant."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from contextlib import suppress
+
+import httptools
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.router.downstream.connection import ConnectionLostError
+from pointsman.router.downstream.http.exchange import KnownHead
+from pointsman.router.downstream.http.failures import FAILURES, UnsentError
+from pointsman.router.serving.repeated_head import RepeatedHead
+from tests.router.downstream.http_answers import BODY, CHUNKED, OK, WHOLE, answers, client_of, get
+
+
+def of_length(body: bytes, head: bytes = OK) -> bytes:
+    return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+LONGER = b'{"text": "hello, and more of it"}'
+OTHERS = {  # pieces of a response after one that the parser has accepted, and their body; None: it fails
+    "the same head": ([WHOLE], BODY),
+    "another length": ([of_length(LONGER)], LONGER),
+    "empty": ([of_length(b"")], b""),
+    "head and body apart": ([WHOLE[: -len(BODY)], BODY], BODY),
+    "in the middle of the head": ([WHOLE[:20], WHOLE[20:]], BODY),
+    "in the middle of the length": ([OK + b"Content-Length: 1", b"7\r\n\r\n" + BODY], BODY),
+    "after an interim response": ([b"HTTP/1.1 100 Continue\r\n\r\n", WHOLE], BODY),
+    "with an interim response": ([b"HTTP/1.1 100 Continue\r\n\r\n" + WHOLE], BODY),
+    "another header": ([of_length(LONGER, OK + b"Date: today\r\n")], LONGER),
+    "another status": ([WHOLE.replace(b"200 OK", b"404 No")], BODY),
+    "packed": ([of_length(gzip.compress(LONGER), OK + b"Content-Encoding: gzip\r\n")], LONGER),
+    "chunked": ([CHUNKED + b"2\r\n{}\r\n0\r\n\r\n"], b"{}"),
+    "a head in the body": ([of_length(WHOLE)], WHOLE),
+    "a length with zeros": ([WHOLE.replace(b": 17", b": 00017")], BODY),
+    "a length with a sign": ([WHOLE.replace(b": 17", b": +17")], None),
+    "two lengths": ([WHOLE.replace(b"\r\n\r\n", b"\r\nContent-Length: 17\r\n\r\n")], None),
+    "a known head within one that has begun": ([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: ", WHOLE], None),
+    "not HTTP": ([b"\0" + WHOLE], None),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+async def test_a_response_that_repeats_a_head_means_what_it_would_mean_alone(what: str) -> None:
+    pieces, expected = OTHERS[what]
+    asked = 0
+
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(2)
+            asked += 1
+            for piece in (WHOLE,) if asked % 3 else pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0.01)  # so that each is read by itself
+
+    async with client_of(play) as client:
+        for _ in range(2):  # with the head of the last response known, and after the exception from it
+            assert await get(client) == BODY
+            assert await get(client) == BODY
+            if expected is None:
+                with pytest.raises((*FAILURES, ConnectionLostError)):
+                    await get(client)
+            else:
+                assert await get(client) == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        WHOLE.replace(b"200 OK", b"404 No"),
+        of_length(gzip.compress(BODY), OK + b"Content-Encoding: gzip\r\n"),
+        CHUNKED + b"2\r\n{}\r\n0\r\n\r\n",
+        of_length(BODY, OK + b"X-Long: " + b"y" * 4096 + b"\r\n"),
+        of_length(BODY, OK + b"Vary: a\r\nVary: b\r\n"),
+        of_length(BODY, OK + b"X: a\r\n b\r\n"),
+        of_length(BODY, OK + b"Connection: close\r\n"),
+        b"HTTP/1.1 100 Continue\r\n\r\n" + WHOLE,
+        WHOLE + WHOLE,
+    ],
+)
+async def test_no_other_head_than_that_of_a_plain_response_is_remembered(answer: bytes) -> None:
+    async with client_of(answers(answer)) as client:
+        with suppress(ConnectionLostError):
+            await get(client)
+        assert [connection._known for connection in client._open if connection._known is not None] == []
+
+
+async def test_a_response_that_repeats_a_head_is_not_parsed() -> None:
+    async with client_of(answers(WHOLE)) as client:
+        known: list[KnownHead | None] = []
+        for _ in range(3):
+            assert await get(client) == BODY
+            known.append(next(iter(client._open))._known)
+        assert known[0] is not None
+        assert known[0] is known[1] is known[2]
+
+
+async def test_a_request_that_is_not_sent_yet_takes_no_response() -> None:
+    async with client_of(answers(WHOLE)) as client:
+        await get(client)
+        connection = next(iter(client._open))
+        answer = connection.send(b"")
+        connection.data_received(WHOLE)  # before the queued request is written
+        with pytest.raises(UnsentError):
+            await answer
+
+
+LENGTHS = st.one_of(
+    st.integers(0, 30).map(lambda number: b"%d" % number),
+    st.sampled_from([b"017", b"+17", b"-17", b" 17", b"17 ", b"0x11", b"1,7", b"", b"\xb2", b"17\r\nX: y", b"9" * 30]),
+)
+
+
+@given(
+    length=LENGTHS,
+    body=st.one_of(st.binary(max_size=20), st.just(BODY), st.just(WHOLE)),
+    at=st.integers(0, len(WHOLE)),
+    inserted=st.binary(max_size=3),
+)
+def test_what_is_taken_for_the_same_head_parses_to_it(length: bytes, body: bytes, at: int, inserted: bytes) -> None:
+    head = {b"content-type": b"application/json", b"content-length": b"%d" % len(BODY)}
+    repeated = RepeatedHead.of(WHOLE, head)
+    assert repeated is not None
+    data = repeated.before + length + repeated.after + body
+    data = data[:at] + inserted + data[at:]
+    found = repeated.body_in(data)
+    if found is None:
+        return
+    parsed = Parsed(data)
+    assert (parsed.complete, parsed.status, parsed.body) == (1, 200, found)
+    assert parsed.head == head | {b"content-length": length}
+
+
+class Parsed:
+    """All that httptools finds in some bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.head: dict[bytes, bytes] = {}
+        self.body = b""
+        self.complete = 0
+        parser = httptools.HttpResponseParser(self)
+        parser.feed_data(data)
+        self.status = parser.get_status_code()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.head[name.lower()] = value.strip(b" \t")
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.complete += 1
