@@ -92,7 +92,7 @@ def foreign_script(text: str) -> re.Pattern[str] | None:
 
 def calm(text: str) -> str:
     """Normalize text for the embedding model: plain characters, and no all-caps. Other capitals carry meaning."""
-    text = _plain(text)
+    text = plain_text(text)
     return text.lower() if text.isupper() else text
 
 
@@ -205,7 +205,7 @@ def _kept_by_stemmer(stem: str) -> str:
 
 def squeezed(text: str) -> str:
     """Letters and digits only, in one case: the same for all spellings of one name."""
-    return _BETWEEN.sub("", _plain(text)).casefold()
+    return _BETWEEN.sub("", plain_text(text)).casefold()
 
 
 def stem(word: str) -> str:
@@ -238,11 +238,11 @@ _base_forms: dict[str, str] = {}
 
 def _folded(text: str) -> str:
     """Remove apostrophes inside words."""
-    plain = _plain(text)
+    plain = plain_text(text)
     return _APOSTROPHE.sub("", plain) if "'" in plain or "\u2019" in plain else plain
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Normalize characters: resolve full-width forms and ligatures, remove accents and invisible marks."""
     if text.isascii():
         return text

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from pointsman.providers.bm25.actions import (
-    Asked,
     Kind,
+    RequestKind,
+    is_deprecated,
     kind_of_request,
     kind_of_tool,
     refers_back,
@@ -63,7 +66,7 @@ def test_a_step_begins_with_a_verb(sentence: str, expected: list[str]) -> None:
         ("", None),
     ],
 )
-def test_the_first_verb_of_a_request_counts(text: str, kind: Asked | None) -> None:
+def test_the_first_verb_of_a_request_counts(text: str, kind: RequestKind | None) -> None:
     assert kind_of_request(text) == kind
 
 
@@ -84,6 +87,12 @@ def test_the_first_verb_of_a_request_counts(text: str, kind: Asked | None) -> No
         ("which records were never deleted", "which records were never deleted"),
         ("why don't you create one", "why don't you create one"),
         ("a lock without a key", "a lock without a key"),
+        ("tests that do not start", "tests that do not start"),
+        ("which tests do not run on windows", "which tests do not run on windows"),
+        ("find customers who do not order", "find customers who do not order"),
+        ("list users without email", "list users without email"),
+        ("List them. Never delete one.", "List them. one."),
+        ("stage it rather than commit it", "stage it it"),
     ],
 )
 def test_what_is_not_to_be_done_is_not_asked_for(text: str, left: str) -> None:
@@ -122,3 +131,37 @@ def test_a_tool_is_named_by_what_it_does(name: str, kind: Kind | None) -> None:
 )
 def test_a_step_may_refer_back(step: str, expected: bool) -> None:
     assert refers_back(step) == expected
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        "DEPRECATED: use b",
+        "Reads a file. Deprecated, use read_text_file.",
+        "\u26a0\ufe0f Deprecated: use b",
+        "Note: deprecated, use b",
+        "This tool is now deprecated.",
+        "This endpoint is deprecated.",
+        "Deprecated in v2.",
+        "Deprecated as of v2",
+        "**Deprecated** Reads a file",
+        "[deprecated] reads a file",
+    ],
+)
+def test_a_tool_may_call_itself_deprecated(description: str) -> None:
+    assert is_deprecated(description)
+
+
+@pytest.mark.parametrize(
+    "description", ["Lists deprecated functions.", "Deprecated APIs of a module", "Finds uses of what is deprecated."]
+)
+def test_a_tool_about_what_is_deprecated_is_not_deprecated(description: str) -> None:
+    assert not is_deprecated(description)
+
+
+def test_looking_for_a_deprecation_costs_little() -> None:
+    began = time.process_time()
+    for text in ("\n" * 1_000, "! " * 500, "(" * 1_000, "deprecated" * 100, "this x is " * 100):
+        for _ in range(100):
+            is_deprecated(f"{text}deprecated")
+    assert time.process_time() - began < 1  # 500 descriptions; with backtracking over line breaks, 9 ms each

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pointsman.catalog.results import MAX_LIFT
 from pointsman.providers.base import SearchHits, SearchRequest, ToolDocument
-from pointsman.providers.bm25.names import ONE_OF_SEVERAL, OTHERS
+from pointsman.providers.bm25.names import ONE_OF_SEVERAL, OTHERS, ExactNames
 from pointsman.providers.bm25.provider import BM25SearchProvider
 from pointsman.providers.bm25.query import parse
 
@@ -46,10 +46,23 @@ async def found(*queries: str, max_results: int = 5, context: str | None = None)
 
 
 @pytest.mark.parametrize(
-    "query", ["without read_text_file", "Don't use readTextFile, please", "never call the tool `files:read_text_file`"]
+    "query",
+    [
+        "without read_text_file",
+        "Don't use readTextFile, please",
+        "never call the tool `files:read_text_file`",
+        "don't use web:search or read_text_file.",
+    ],
 )
 async def test_a_name_that_is_forbidden_is_not_asked_for(query: str) -> None:
     assert all(hit.relevance < ONE_OF_SEVERAL for hit in await found(query))
+
+
+def test_a_forbidden_name_leaves_the_marks_behind_it() -> None:
+    names = ExactNames(documents())
+    assert names.without_forbidden("list it without read_text_file. Then push") == "list it . Then push"
+    assert names.without_forbidden("do not use read_text_file and push") == " and push"
+    assert names.without_forbidden("do not use it") == "do not use it"
 
 
 @pytest.mark.parametrize(

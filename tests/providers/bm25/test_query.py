@@ -75,6 +75,10 @@ def test_a_query_of_the_greatest_length_is_read_to_its_end() -> None:
     assert "forecast" in parse(f"{filler}forecast").tokens
 
 
+def test_characters_that_become_many_are_bounded_as_what_they_become() -> None:
+    assert sum(map(len, parse("\ufdfa" * MAX_TEXT).texts)) <= MAX_TEXT  # a ligature of eighteen letters
+
+
 def test_a_request_has_so_many_words_and_each_of_its_texts_a_share() -> None:
     crowd = [" ".join(f"w{number}x{word}" for word in range(1_000)) for number in range(50)]
     parsed = parse_all([*crowd, "what is the weather"])

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from pointsman.providers.base import SearchRequest, ToolDocument
+from pointsman.providers.bm25.language import seems_english
 from pointsman.providers.bm25.provider import BM25SearchProvider
 from pointsman.providers.bm25.spelling import MAX_ALIKE, Spelling, replace_words, with_common_words
 
@@ -52,15 +53,29 @@ def test_names_keep_their_spelling_in_the_text_that_is_embedded() -> None:
         ("read docs/opne/waht.md and waht_is", "read docs/opne/waht.md and waht_is"),
         ("the docs of an urn", "the docs of an urn"),  # not `does`
         ("a fiel in Kiel", "a fiel in Kiel"),  # the catalog has a `fiel`
+        ("Waht changed? Opne it", "what changed? open it"),  # no names: they begin sentences
+        ("crear un archivo", "crear un archivo"),  # not `clear`
+        ("crear the file", "crear the file"),  # another letter makes another verb
+        ("delte the file", "delete the file"),
+        ("Ordner auflisten", "Ordner auflisten"),
+        ("Ordner l\u00f6schen in Tokyo", "Ordner l\u00f6schen in Tokyo"),
     ],
 )
 def test_slips_in_common_words_are_mended_in_any_catalog(written: str, meant: str) -> None:
-    assert with_common_words(written, {"fiel"}.__contains__) == meant
+    assert with_common_words(written, {"fiel"}.__contains__, seems_english) == meant
 
 
 def test_a_list_of_unknown_words_is_not_corrected_to_its_end() -> None:
     unknown = " ".join(f"x{number:04}".translate(str.maketrans("0123456789", "bcdfghjklm")) for number in range(100))
-    assert with_common_words(f"waht {unknown} waht opne", {"none"}.__contains__) == f"what {unknown} waht opne"
+    found = with_common_words(f"the waht {unknown} opne", {"none"}.__contains__, seems_english)
+    assert found == f"the what {unknown} opne"
+
+
+async def test_a_slip_after_a_pasted_log_is_corrected() -> None:
+    log = "\n".join(f"12:0{number % 10}:31 qxz{number} wvk{number}jb [{number}] zzkqa" for number in range(40))
+    tools = [ToolDocument(f"s:{name}", name, "s", "", {}) for name in ("delete_file", "read_log", "zip_archive")]
+    request = SearchRequest((f"{log}\n\nPlease delte the file.",), None, tools, 5)
+    assert (await BM25SearchProvider(False).search(request))[0].tool_key == "s:delete_file"
 
 
 async def test_a_misspelt_request_finds_its_tool() -> None:

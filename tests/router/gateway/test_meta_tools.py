@@ -9,7 +9,7 @@ from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Json
 from pointsman.router.gateway.discover import DiscoveryArguments, read_discovery
 from pointsman.router.gateway.execute_parameters import Reading, read_parameters
-from pointsman.router.gateway.meta_tools import MAX_QUERIES, MAX_TEXT, TOOLS, described_tools
+from pointsman.router.gateway.meta_tools import MAX_ALL_TEXT, MAX_QUERIES, MAX_TEXT, TOOLS, described_tools
 
 _NUMBERS = tuple(str(number) for number in range(50))
 
@@ -60,6 +60,16 @@ def test_of_a_long_query_the_beginning_and_the_end_are_searched_and_the_answer_s
     assert f"query[1] ({len(log)})" in read.notice
     assert f"`context` ({len(log)})" in read.notice
     assert "query[0]" not in read.notice
+
+
+def test_many_long_queries_are_cut_to_the_same_length_and_short_ones_stay() -> None:
+    long = [f"{number} " + "word " * 1_500 for number in range(40)]
+    read = read_discovery({"query": ["take a screenshot", *long]})
+    assert read.queries[0] == "take a screenshot"
+    assert len({len(query) for query in read.queries[1:]}) == 1
+    assert 0.99 * MAX_ALL_TEXT < sum(map(len, read.queries)) <= MAX_ALL_TEXT
+    assert read.notice is not None
+    assert f"more than {len(read.queries[1])} characters" in read.notice
 
 
 def test_the_notice_about_many_long_texts_is_short() -> None:

@@ -15,7 +15,7 @@ from pointsman.providers.bm25.phrases import ADDING_NUMBERS, COMMITS, HISTORY, N
 from pointsman.providers.text import stem
 
 Kind = Literal["reads", "writes", "removes", "undoes"]
-Asked = Kind | Literal["done"]  # of a request: `who created this branch` asks what was done
+RequestKind = Kind | Literal["done"]  # of a request: `who created this branch` asks what was done
 KINDS: tuple[Kind, ...] = ("reads", "writes", "removes", "undoes")
 
 _READING = """
@@ -30,7 +30,7 @@ _WRITING = """
     reserve restart save schedule send set share stage store submit subscribe switch thank
     update upload welcome write
 """
-_REMOVING = "cancel clear delete erase remove uninstall unsubscribe"
+_REMOVING = "cancel clear delete destroy erase purge remove uninstall unsubscribe wipe"
 _UNDOING = "discard revert rollback undo unstage"
 # Verbs of neither kind, or of both, which begin a step nonetheless: `reset the password` may take back or set.
 _OTHERS = """
@@ -45,11 +45,11 @@ _ACTING = """
     click drag drop handle hover navigate press resize run simulate toggle trigger type
 """
 # A tool that is named by one of these takes something back; a request with one may as well ask for something new.
-_TAKING_BACK = "reset restore"
+_TAKING_BACK = frozenset({"reset", "restore"})
 _KINDS_OF_TOOLS: dict[str, Kind] = {
     **dict.fromkeys(_ACTING.split(), "writes"),
     **_KINDS,
-    **dict.fromkeys(_TAKING_BACK.split(), "undoes"),
+    **dict.fromkeys(_TAKING_BACK, "undoes"),
 }
 _CHANGING = frozenset({"add", "create", "delete", "insert", "remove"})  # never nouns, as `post` in `get_post_comments`
 _QUESTION_WORDS = """
@@ -76,7 +76,7 @@ _DETERMINERS = frozenset(
 _QUESTIONS = frozenset(_QUESTION_WORDS.split())
 
 VERBS = frozenset(f"{_READING} {_WRITING} {_REMOVING} {_UNDOING} {_OTHERS}".split())
-_ACTS = VERBS - frozenset(_READING.split())
+ACTS = VERBS - frozenset(_READING.split())
 _NEXT_STEP = (  # compiled at first use
     r"(?:[,;]\s*(?:and\s+|or\s+)?|\s+and\s+|\s+then\s+)(?:(?:then|also|finally|next|please)\s+){0,2}"
     rf"(?=(?:{'|'.join(sorted(VERBS))})\b)"
@@ -99,15 +99,23 @@ _READING_OPEN = re.compile(  # `open the photo`, and what is still open: `open i
 )
 # `do not switch`, `without pushing`, `I don't want to create`. What stands behind the verb stays: it is often what the
 # other verb is about, too. `Why don't you create one` asks for it, and `I do not see it` for nothing else.
+# `Tests that do not start` says what it is about, and so does `without email`: no clause begins there.
 _NEGATED = re.compile(
-    r"(?:[,;:]\s?|\s{1,3})?(?:\b(?:and|but|please|i|we) ){0,2}"
-    r"\b(?:do not|don'?t|never|without|rather than|instead of)"
-    r"(?: (?:want|wish|need|have|like|try) to| ever| please| yet)*\s(\w+)",
+    r"(?:(?P<stop>^|[.!?\n])\s{0,3}|[,;:]\s?|\s(?=(?:and|but|please|then|i|we) ))"
+    r"(?:(?:and|but|please|then|i|we) ){0,2}(?:do not|don'?t|never)"
+    r"(?: (?:want|wish|need|have|like|try) to| ever| please| yet){0,3}\s(?P<verb>\w+)"
+    r"|\s(?:without|instead of)\s(?P<doing>\w+ing)\b|\srather than\s(?P<other>\w+)",
     re.IGNORECASE,
 )
 _NEGATED_THING = re.compile(
     r"(?:, ?not|\binstead of|\brather than) (?:an?|the|my) \w+", re.IGNORECASE
 )  # `not a screenshot`
+_DEPRECATED = re.compile(  # at the beginning of a sentence; `lists deprecated functions` is none
+    r"(?:^|[.!?\n(\[])[^\w.!?\n]{0,6}(?:(?:note|warning): )?(?:this (?:\w{1,20} )?(?:is|has been) (?:now )?)?"
+    r"deprecated\b"
+    r"(?=\W{0,4}(?:$|[:.,;)\]!*\u2014-]|use\b|since\b|in\b|as of\b))",
+    re.IGNORECASE,
+)
 _REFERENCE = re.compile(r"\b(?:it|its|them|their|there|ones?)\b", re.IGNORECASE)
 
 
@@ -118,19 +126,23 @@ def steps(sentence: str) -> list[str]:
 
 def without_negated(text: str) -> str:
     """The text without the verbs of what is not to be done: `list branches` of `list branches, do not switch`."""
-    text = _NEGATED.sub(lambda clause: "" if _acts(clause[1]) else clause[0], text)
-    return _NEGATED_THING.sub("", text)
+
+    def left(clause: re.Match[str]) -> str:
+        verb = clause["verb"] or clause["doing"] or clause["other"]
+        return clause["stop"] or "" if _acts(verb) else clause[0]
+
+    return _NEGATED_THING.sub("", _NEGATED.sub(left, text))
 
 
 def _acts(word: str) -> bool:
     """Whether a word is a verb of requests that does not read, as it stands behind `do not` or `without`."""
     word = word.lower()
-    return word in _ACTS or (word.endswith("ing") and stem(word) in _stems_of_acts())
+    return word in ACTS or (word.endswith("ing") and stem(word) in _stems_of_acts())
 
 
 @cache
 def _stems_of_acts() -> frozenset[str]:
-    return frozenset(map(stem, _ACTS))
+    return frozenset(map(stem, ACTS))
 
 
 @cache
@@ -138,7 +150,7 @@ def _changing_stems() -> frozenset[str]:
     return frozenset(stem(verb) for verb, kind in _KINDS.items() if kind != "reads")
 
 
-def told_verbs(said: Sequence[str], kind: Asked | None) -> list[str]:
+def verbs_of_matter(said: Sequence[str], kind: RequestKind | None) -> list[str]:
     """The words of a part that say what was done, or what is to be undone: `created`, and `add` in `undo git add`."""
     if kind == "done":
         return [word for place, word in enumerate(said) if _is_done(word, said[:place])]
@@ -164,7 +176,7 @@ def _asks_what_was_done(said: Sequence[str]) -> bool:
 
 
 def _takes_effect(word: str) -> bool:
-    return _KINDS.get(word, "reads") != "reads" or word in _TAKING_BACK.split()
+    return _KINDS.get(word, "reads") != "reads" or word in _TAKING_BACK
 
 
 def refers_back(step: str) -> bool:
@@ -183,7 +195,7 @@ def is_of_a_kind(word: str) -> bool:
     return word in _KINDS_OF_TOOLS
 
 
-def kind_of_request(text: str) -> Asked | None:
+def kind_of_request(text: str) -> RequestKind | None:
     """By a question word at its beginning or by the first verb; None: neither is there.
 
     `the code that retries` asks for something to be found: a request to do something begins with a verb.
@@ -215,3 +227,8 @@ def kind_of_tool(name: Iterable[str]) -> Kind | None:
         if _KINDS.get(word) == "reads" and following in _CHANGING:
             return _KINDS[following]
     return next((kind for word in words if (kind := _KINDS_OF_TOOLS.get(word))), None)
+
+
+def is_deprecated(description: str) -> bool:
+    """Whether a tool says of itself that it is deprecated, and so mostly names the one that replaces it."""
+    return "eprecated" in description.lower() and _DEPRECATED.search(description) is not None

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.bm25.actions import Kind, kind_of_tool
+from pointsman.providers.bm25.actions import Kind, is_deprecated, kind_of_tool
 from pointsman.providers.bm25.spelling import is_correctable
 from pointsman.providers.disk_cache import DiskCache
 from pointsman.providers.embeddings import Embedder, stored_vectors, unit
@@ -94,6 +94,7 @@ class Read(msgspec.Struct, frozen=True, array_like=True):
     fields: bytes  # that have the token, a bit for each
     words: dict[str, int]  # that can stand for a misspelt one, each with the place of its token
     kind: Kind | None  # whether it reads or writes, by its name
+    deprecated: bool
 
 
 class Vocabulary:
@@ -128,6 +129,7 @@ class Prepared(msgspec.Struct, eq=False):
 
     tokens: NDArray[np.int32]  # one array, as each has 100 bytes of its own
     kind: Kind | None  # whether it reads or writes, by its name
+    deprecated: bool
     content: bytes  # its digest
     # The embeddings of its texts and of each of its example requests, a row each; computed when first needed.
     vectors: NDArray[np.float16] | None = None
@@ -223,7 +225,7 @@ def read(texts: Texts) -> Read:
     known = {word: places[token] for word, token in found.items() if _is_correctable(word)}
     counts = array("i", [each >> _FIELD_BITS for each in seen.values()])
     fields = bytes([each & _FIELDS_MASK for each in seen.values()])
-    return Read(list(seen), counts.tobytes(), fields, known, kind_of_tool(name))
+    return Read(list(seen), counts.tobytes(), fields, known, kind_of_tool(name), is_deprecated(texts["description"]))
 
 
 _is_correctable = lru_cache(maxsize=8_192)(is_correctable)  # the same words come again and again
@@ -234,7 +236,7 @@ def prepare(content: bytes, tool: Read, vocabulary: Vocabulary) -> Prepared:
 
     # Bytes first: from a list, numpy would take three times as long.
     rows = array("i", vocabulary.add(tool)).tobytes() + tool.counts + array("i", [*tool.fields]).tobytes()
-    return Prepared(np.frombuffer(rows, np.int32).reshape(3, -1), tool.kind, content)
+    return Prepared(np.frombuffer(rows, np.int32).reshape(3, -1), tool.kind, tool.deprecated, content)
 
 
 def embeddable_texts(texts: Texts) -> tuple[str, str]:

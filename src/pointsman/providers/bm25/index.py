@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.bm25.actions import KINDS, Asked, Kind
+from pointsman.providers.bm25.actions import KINDS, Kind, RequestKind
 from pointsman.providers.bm25.documents import IN_DESCRIPTION, Prepared, Vocabulary
 from pointsman.providers.bm25.language import is_english_catalog, is_foreign
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
@@ -51,13 +50,6 @@ TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
 SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
 SIMILAR_SENTENCE = 0.3  # the same for the sentence encoder
 FALL = 3  # how fast the tools behind the best lose relevance with their share of its score
-
-_DEPRECATED = re.compile(  # at the beginning of a sentence; `lists deprecated functions` is none
-    r"(?:^|[.!?\n(\[*])\s*(?:this (?:tool )?(?:is|has been) )?deprecated\b"
-    r"(?=\W*(?:$|[:.,;)\]!*\u2014-]|use\b|since\b|in favou?r\b|and\b))",
-    re.IGNORECASE,
-)
-READ_CHARS = 1_000  # of a description, to see whether its tool is deprecated
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +123,7 @@ class Index:
         self._postings = Postings([(document.words, document.counts) for document in documents])
         self._name_coverage = NameCoverage(documents, self._postings.idf)
         self._servers = np.unique([tool.server_name for tool in tools], return_inverse=True)[1]
-        self._deprecated = np.array(
-            [_DEPRECATED.search(tool.description[:READ_CHARS]) is not None for tool in tools], dtype=bool
-        )
+        self._deprecated = np.array([document.deprecated for document in documents], dtype=bool)
         self._of_kind: dict[Kind, NDArray[np.bool_]] = {
             kind: np.array([document.kind == kind for document in documents]) for kind in KINDS
         }
@@ -387,7 +377,7 @@ class Index:
         return sum([idf[number] for number in numbers if number in fields]) / total if total else 0.0
 
 
-def _agreement_of(request: Asked, tool: Kind) -> float:
+def _agreement_of(request: RequestKind, tool: Kind) -> float:
     """What remains of the score of a tool; `undo the commit` asks for the opposite of `git_commit`."""
     if request == "done":
         return 1 if tool == "reads" else DONE_ALREADY

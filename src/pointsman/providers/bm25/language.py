@@ -34,6 +34,7 @@ _FOREIGN = frozenset(_FOREIGN_WORDS.split())
 _SHARED = frozenset(["a", "i", "in", "an", "am", "was", "so", "as", "no", "me", "on", "do", "also", "will"])
 _IDENTIFIER = re.compile(IDENTIFIER)
 _CAPITAL = re.compile(r"(?<=\S\s)['\"(]?[A-Z]\w*")
+_ACCENTED = re.compile("[\u00c0-\u024f]")
 
 
 def is_foreign(texts: Iterable[str], has: Callable[[str], bool]) -> bool:
@@ -51,6 +52,12 @@ def is_foreign(texts: Iterable[str], has: Callable[[str], bool]) -> bool:
         if _are_misspelt(unknown[:MAX_COMPARED]):
             return False
     return len(unknown) > max(len(known), 1)  # one may be the name of a product
+
+
+def seems_english(text: str) -> bool:
+    """Whether a text has a word of English and no sign of another language, so that its other words may be misspelt."""
+    said = words(_CAPITAL.sub(" ", text))[:MAX_WORDS]
+    return not _ACCENTED.search(text) and _FOREIGN.isdisjoint(said) and any(map(_is_english, said))
 
 
 def is_english_catalog(words_of_tools: Iterable[str]) -> bool:

@@ -22,9 +22,11 @@ NOTE = "exact name"
 _IDENTIFIER = re.compile(r"[^\W_](?:_+|[-.:])[^\W_]|[a-z][A-Z]")
 _FORBIDDEN = re.compile(
     r"\b(?:do not|don['\u2019]?t|never|without|rather than|instead of|avoid|not)"
-    r"(?: (?:use|using|call|calling|run|running|want|the|tool)){0,4} (\S+)",
+    r"(?: (?:use|using|call|calling|run|running|want|the|tool)){0,4} (\S{1,200}(?:,? (?:or|nor|and) \S{1,200}){0,4})",
     re.IGNORECASE,
 )
+_AND = re.compile(r",? (?:or|nor|and) ")
+_MARKS = ".,;:!?"
 
 
 class ExactNames:
@@ -48,7 +50,16 @@ class ExactNames:
 
     def without_forbidden(self, query: str) -> str:
         """The query without the names of tools that it forbids: `without git_reset`, `never call delete_entities`."""
-        return _FORBIDDEN.sub(lambda said: "" if self._is_name(said[1]) else said[0], query)
+        return _FORBIDDEN.sub(lambda said: said[0] if (left := self._without_names(said[1])) is None else left, query)
+
+    def _without_names(self, said: str) -> str | None:
+        """What is left behind the names of tools that it begins with, or the marks at its end; None: there is none."""
+        end = 0
+        for part in _AND.split(said):
+            if not self._is_name(part.rstrip(_MARKS)):
+                break
+            end = said.index(part, end) + len(part.rstrip(_MARKS))
+        return said[end:] if end else None
 
     def _is_name(self, word: str) -> bool:
         return _IDENTIFIER.search(word) is not None and squeezed(word) in self._rows

@@ -214,12 +214,16 @@ def words_for_phrases(text: str) -> dict[str, bool]:
     return found
 
 
+def command_in_words(step: str) -> str:
+    """A step that is a command of a shell as what that does."""
+    return _COMMAND.sub(lambda command: _SHELL[command[1]], step)
+
+
 def in_words_of_tools(text: str) -> str:
     """`references to get_user` as `usages of get_user`, as a paper has others, and `log in` as `login`.
 
-    `What channels have we got` asks for no tool that gets something. A command of a shell is read as what it does.
+    `What channels have we got` asks for no tool that gets something.
     """
-    text = _COMMAND.sub(lambda command: _SHELL[command[1]], text)
     text = _HAVING.sub(r"\1", _REFERENCES.sub("usages of ", text))
     return _LOGGING_OUT.sub("logout", _LOGGING_IN.sub("login", text)) if "log" in text.lower() else text
 

@@ -6,23 +6,33 @@ Values in it count as what they are: names, and what `values` says in words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pointsman.providers.bm25.actions import (
     LOOKING,
-    Asked,
+    RequestKind,
     is_of_a_kind,
     kind_of_request,
     refers_back,
     steps,
-    told_verbs,
+    verbs_of_matter,
     without_negated,
 )
 from pointsman.providers.bm25.pasted import without_pasted
-from pointsman.providers.bm25.phrases import IDENTIFIER, in_words_of_tools, matter_of
+from pointsman.providers.bm25.phrases import IDENTIFIER, command_in_words, in_words_of_tools, matter_of
 from pointsman.providers.bm25.values import files_in, without_addresses, words_for_values
-from pointsman.providers.text import STOP_WORDS, calm, has_cjk, in_one_word, sentences, stem, without_cjk, words
+from pointsman.providers.text import (
+    STOP_WORDS,
+    calm,
+    has_cjk,
+    in_one_word,
+    plain_text,
+    sentences,
+    stem,
+    without_cjk,
+    words,
+)
 
 MAX_CHARS = 8_000  # as many as a discovery takes
 MAX_PARTS = 12
@@ -53,28 +63,28 @@ class Query:
     acts: frozenset[str]  # the verbs that its parts begin with: they say what is to be done, not with what
     texts: tuple[str, ...]  # its parts
     parts: tuple[frozenset[str], ...]  # their tokens
-    kinds: tuple[Asked | None, ...]  # whether they ask for something to be read or to be written
+    kinds: tuple[RequestKind | None, ...]  # whether they ask for something to be read or to be written
     referring: tuple[bool, ...]  # whether they are about what the part before names
     length: float  # in words
     embedded: tuple[str, ...]  # its parts as they are embedded; empty: search by words alone
     sentences: tuple[str, ...]  # its sentences, for an encoder that reads them as a whole; empty if `embedded` is
 
 
-def parse_all(texts: Sequence[str]) -> list[Query]:
+def parse_all(texts: Sequence[str], spell: Callable[[str], str] = str) -> list[Query]:
     """Parse each text with its share of MAX_WORDS; the unused rest of a share goes to the texts after it."""
     parsed: list[Query] = []
     room = MAX_WORDS
     for place, text in enumerate(texts):
-        parsed.append(parse(text, room // (len(texts) - place)))
+        parsed.append(parse(text, room // (len(texts) - place), spell))
         room -= len(parsed[-1].tokens)
     return parsed
 
 
-def parse(text: str, room: int = MAX_WORDS) -> Query:
-    """Parse a text up to `room` distinct words."""
-    text = without_negated(_in_words_of_tools(without_pasted(text[:MAX_CHARS])))
-    whole = _few(sentences(text))
-    pieces = _few([step for sentence in whole for step in steps(sentence)])
+def parse(text: str, room: int = MAX_WORDS, spell: Callable[[str], str] = str) -> Query:
+    """Parse a text up to `room` distinct words; `spell` corrects its spelling."""
+    text = without_negated(_in_words_of_tools(spell(without_pasted(_bounded(text)))))
+    whole = _few(list(map(command_in_words, sentences(text))))
+    pieces = _few([command_in_words(step) for sentence in whole for step in steps(sentence)])
     tokens: dict[str, str] = {}
     hints: dict[str, str] = {}
     firm: set[str] = set()  # the hints that count as if they were said
@@ -84,7 +94,7 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
     told: set[str] = set()  # verbs that say about what, not what is to be done: `add` in `undo git add`
     parts: list[frozenset[str]] = []
     texts: list[str] = []
-    kinds: list[Asked | None] = []
+    kinds: list[RequestKind | None] = []
     with_hints: list[str] = []  # the same with the words for their values
     for piece in pieces:
         part: set[str] = set()
@@ -93,7 +103,7 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
         about = {stem(word) for word in words(matter)} if matter else set()
         head = piece.removesuffix(matter)
         said = words(piece)
-        told |= set(map(stem, told_verbs(said, kind)))
+        told |= set(map(stem, verbs_of_matter(said, kind)))
         for word in said:
             if len(tokens) >= room:
                 break
@@ -145,6 +155,13 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
         embedded=embedded,
         sentences=_embeddable(with_words) if embedded else (),
     )
+
+
+def _bounded(text: str) -> str:
+    """At most MAX_CHARS, also when its characters are folded: one Arabic ligature becomes eighteen letters."""
+    text = text[:MAX_CHARS]
+    folded = plain_text(text)
+    return folded[:MAX_CHARS] if len(folded) > MAX_CHARS else text
 
 
 def _in_words_of_tools(text: str) -> str:

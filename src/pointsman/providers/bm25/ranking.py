@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
 from pointsman.providers.bm25.documents import FIELDS, Prepared, Vocabulary
+from pointsman.providers.bm25.language import seems_english
 from pointsman.providers.bm25.names import NOTE, put_first
 from pointsman.providers.bm25.postings import Floats
 from pointsman.providers.bm25.query import Query, parse_all
@@ -37,8 +38,9 @@ def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = No
     """Rank the tools of the index, best first. `encoded` are the same tools by the sentence encoder."""
     places = _places(request.queries)
     texts = [index.exact_names.without_forbidden(request.queries[same[0]]) for same in places]
-    spelt = [with_common_words(text, index.knows) for text in (*texts, request.context or "")]
-    *queries, context = parsed = parse_all(spelt)
+    *queries, context = parsed = parse_all(
+        (*texts, request.context or ""), lambda text: with_common_words(text, index.knows, seems_english)
+    )
     sentences = encoded.match(list(map(index.as_meant, parsed))) if encoded else [None] * len(parsed)
     scored = [index.score(*each) for each in zip(parsed, sentences, strict=True)]
     *fits, context_fit = map(index.fit_of, scored)

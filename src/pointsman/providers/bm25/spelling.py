@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.resources import files
 from itertools import chain, islice
 
-from pointsman.providers.bm25.actions import VERBS
+from pointsman.providers.bm25.actions import ACTS, VERBS
 
 CORRECTED_WEIGHT = 0.8  # of a word that may be meant, relative to one that is written
 SHORTEST = 4  # letters: among shorter words, one slip leads to many others
@@ -55,22 +55,31 @@ def resembles_english(word: str) -> bool:
     return extractOne(word, _english_by_letter().get(word[0], ()), scorer=OSA.distance, score_cutoff=1) is not None
 
 
-def with_common_words(text: str, is_known: Callable[[str], bool]) -> str:
+def with_common_words(text: str, is_known: Callable[[str], bool], is_in_english: Callable[[str], bool]) -> str:
     """Correct the words by which requests are understood, in any catalog: `waht is the tiem` asks what the time is.
 
-    A word that the catalog knows, one of English, and a name, which has a capital inside a sentence, stay as they are.
+    A word that the catalog knows, one of English, and a name, which has a capital inside a sentence, stay as they are;
+    and so does a text in another language: `crear` is not `clear`.
     """
-    unknown: set[str] = set()
+    unknown: dict[str, str | None] = {}
 
     def corrected(match: re.Match[str]) -> str:
         word = match[0].lower()
-        is_name = match.start() and match[0] != word
-        if word in _COMMON or is_name or is_known(word) or word in _english() or len(unknown) >= MAX_CORRECTED:
+        if word in _COMMON or word in _english() or (match[0] != word and not _begins_sentence(match)):
             return match[0]
-        unknown.add(word)
-        return _common_word(word) or match[0]
+        if word not in unknown:
+            if len(unknown) >= MAX_CORRECTED or is_known(word):
+                return match[0]
+            unknown[word] = _common_word(word)
+        return unknown[word] or match[0]
 
-    return _PLAIN_WORD.sub(corrected, text)
+    spelt = _PLAIN_WORD.sub(corrected, text)
+    return spelt if spelt != text and is_in_english(text) else text
+
+
+def _begins_sentence(word: re.Match[str]) -> bool:
+    before = word.string[max(word.start() - 3, 0) : word.start()].rstrip(" ")
+    return before[-1:] in ".!?:\n" if before else word.start() <= 3
 
 
 @lru_cache(maxsize=KEPT)
@@ -91,8 +100,12 @@ def _common_by_letter() -> dict[str, list[str]]:
 
 
 def _is_another(common: str, word: str) -> bool:
-    """Whether a word is short and has another letter than a common one: `docs` is not `does`."""
-    return len(common) == len(word) <= SHORTEST and sorted(common) != sorted(word)
+    """Whether a word has another letter than a common one that is short, or says to do something: `docs` is not `does`.
+
+    A letter that is left out, added or swapped is a slip.
+    """
+    replaced = len(common) == len(word) and sorted(common) != sorted(word)
+    return replaced and (len(word) <= SHORTEST or common in ACTS)
 
 
 class Spelling:

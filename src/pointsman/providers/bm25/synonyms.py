@@ -11,7 +11,7 @@ SAME_WEIGHT = 0.75  # of a word that means the same, relative to the word itself
 RELATED_WEIGHT = 0.25  # of a word that often stands for it
 
 _SAME = """
-    delete remove erase
+    delete remove erase wipe purge destroy
     calculate compute
     summarize summary
     analyze analysis

@@ -19,7 +19,8 @@ from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.gateway.meta_tools import (
     DEFAULT_RESULTS,
     DISCOVERY,
-    KEPT_END,
+    END_SHARE,
+    MAX_ALL_TEXT,
     MAX_QUERIES,
     MAX_RESULTS,
     MAX_TEXT,
@@ -85,8 +86,10 @@ def read_discovery(given: Json) -> DiscoveryArguments:
     """Raises InvalidArgumentsError."""
     check_names(given, DISCOVERY, ("query", "context", "maxResults"))
     asked, long_context = _queries(given.get("query")), _context(given.get("context"))
-    queries, context = tuple(map(_cut, asked)), _cut(long_context) if long_context else None
-    notice = _cut_notice(asked, long_context)
+    room = _room([*map(len, asked), len(long_context or "")])
+    queries = tuple([_cut(query, room) for query in asked])
+    context = _cut(long_context, room) if long_context else None
+    notice = _cut_notice(asked, long_context, room)
     distinct = len({" ".join(query.split()) for query in queries})
     if distinct == 1:  # the same query several times
         queries = queries[:1]
@@ -119,22 +122,34 @@ def _listed(value: Any) -> Any:
     return inside if all(isinstance(query, str) for query in inside) else [value]
 
 
-def _cut(text: str) -> str:
+def _room(lengths: Sequence[int]) -> int:
+    """The characters that are searched of each text: less than MAX_TEXT if all together are too long."""
+    left = MAX_ALL_TEXT
+    for place, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - place)
+        if length > share:
+            return min(share, MAX_TEXT)
+        left -= length
+    return MAX_TEXT
+
+
+def _cut(text: str, room: int) -> str:
     """The beginning and the end of a long text, such as a pasted log: what is wanted is said before or after it."""
-    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - KEPT_END]}\n{text[1 - KEPT_END :]}"
+    end = room // END_SHARE
+    return text if len(text) <= room else f"{text[: room - end]}\n{text[1 - end :]}"
 
 
-def _cut_notice(queries: Sequence[str], context: str | None) -> str | None:
+def _cut_notice(queries: Sequence[str], context: str | None, room: int) -> str | None:
     """Name a few of the texts that were cut, with their lengths."""
-    long = [f"query[{index}] ({len(query)})" for index, query in enumerate(queries) if len(query) > MAX_TEXT]
+    long = [f"query[{index}] ({len(query)})" for index, query in enumerate(queries) if len(query) > room]
     if len(long) > MAX_NAMED:
         long[MAX_NAMED:] = [f"{len(long) - MAX_NAMED} more queries"]
-    if context and len(context) > MAX_TEXT:
+    if context and len(context) > room:
         long.append(f"`context` ({len(context)})")
     if not long:
         return None
     return (
-        f"Of a text of more than {MAX_TEXT} characters, only the beginning and the end were searched: "
+        f"Of a text of more than {room} characters, only the beginning and the end were searched: "
         f"{', '.join(long)}. One sentence that says what should be done finds more."
     )
 
