@@ -89,7 +89,8 @@ class HttpClient:
         """Send a request. Cancelling closes the connection, and so cancels the request.
 
         Raises:
-            CallNotSentError: no connection could be opened, so nothing was sent. The server counts as unreachable.
+            CallNotSentError: no connection could be opened, or a new one was closed at once, so nothing was sent. The
+                server counts as unreachable.
                 SignInNeededError: it was refused, and a person has to sign in first.
             ConnectionLostError: the exchange failed after the request was written.
         """
@@ -143,13 +144,16 @@ class HttpClient:
         return await self._exchange(connection, data)
 
     async def _exchange(self, connection: HttpConnection, data: bytes) -> HttpResponse:
-        """Raises UnsentError, if the connection was idle before; ConnectionLostError."""
+        """Raises UnsentError, if the connection was idle before; CallNotSentError, ConnectionLostError."""
         was_idle = connection.idle_since > 0
         try:
             return await connection.send(data)
-        except FAILURES as error:
-            if was_idle and isinstance(error, UnsentError):
+        except UnsentError as error:
+            if was_idle:
                 raise
+            self.give_up(reason := failure_reason(error))
+            raise CallNotSentError(reason) from None
+        except FAILURES as error:
             raise ConnectionLostError(failure_reason(error)) from None
         except BaseException:
             connection.close()

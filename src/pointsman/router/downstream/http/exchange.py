@@ -158,7 +158,7 @@ class HttpResponse(Struct, eq=False):  # a struct, because each call makes one
             waiter.set_result(None)
 
 
-class KnownHead(Struct, frozen=True, eq=False):
+class ResponseHead(Struct, frozen=True, eq=False):
     """The parsed head of a connection's last response, which most servers repeat within a second."""
 
     repeated: RepeatedHead
@@ -166,7 +166,7 @@ class KnownHead(Struct, frozen=True, eq=False):
     kind: str
 
     @classmethod
-    def of(cls, data: bytes, response: HttpResponse) -> KnownHead | None:
+    def of(cls, data: bytes, response: HttpResponse) -> ResponseHead | None:
         """Return the head of a whole response that the parser has accepted; None: parse the next one, too."""
         if response.status != _OK or b"content-encoding" in response.head:
             return None
@@ -196,7 +196,7 @@ class HttpConnection(asyncio.Protocol):
         self._response: HttpResponse | None = None  # None: its head has not arrived
         self._reading = False  # the parser has seen the beginning of a message, and not its end
         self._whole: HttpResponse | None = None  # that has ended in the piece that is read now
-        self._known: KnownHead | None = None
+        self._known: ResponseHead | None = None
         self._paused = False
         self._lost = False
 
@@ -208,7 +208,7 @@ class HttpConnection(asyncio.Protocol):
         self._response, self._framing, self._delivered = None, 0, 0
         self._unsent = True
         if self._lost:
-            self._fail(ExchangeError(CLOSED))
+            self._fail(UnsentError(CLOSED))
         else:
             self._writes.add(self, data, self.loop)
         return answer
@@ -220,7 +220,7 @@ class HttpConnection(asyncio.Protocol):
         loop has not processed that yet. A request sent into it would be lost, and could not be retried safely.
         """
         if not self.is_open() or (self.idle_since and self._poll is not None and self._poll.poll(0)):
-            self._fail(ExchangeError(CLOSED))
+            self._fail(UnsentError(CLOSED))
             return
         self._unsent = False
         self._transport.write(data)
@@ -253,7 +253,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._unsent:  # the connection was idle, and nothing has been asked yet
-            self._fail(ExchangeError(UNASKED))
+            self._fail(UnsentError(UNASKED))
             return
         begins = not self._reading
         if begins and self._answer_without_parser(data):
@@ -261,7 +261,7 @@ class HttpConnection(asyncio.Protocol):
         self._parse(data)
         response, self._whole = self._whole, None
         if begins:
-            self._known = KnownHead.of(data, response) if response is not None else None
+            self._known = ResponseHead.of(data, response) if response is not None else None
 
     def _answer_without_parser(self, data: bytes) -> bool:
         """Return False if `data` is anything else than one whole response with the head of the last one."""
@@ -294,6 +294,8 @@ class HttpConnection(asyncio.Protocol):
         if response is not None and exc is None and _ends_with_connection(response):
             self._answer = self._response = None
             response.end()
+        elif self._unsent:
+            self._fail(UnsentError(CLOSED))
         elif self._answer is not None:
             self._fail(exc or ExchangeError(CLOSED if response is None else CUT_OFF))
         self._owner.lost(self)
@@ -343,8 +345,7 @@ class HttpConnection(asyncio.Protocol):
     def _fail(self, error: Exception) -> None:
         """End the exchange and the connection."""
         answer, response, self._answer, self._response = self._answer, self._response, None, None
-        if self._unsent:
-            error = UnsentError(CLOSED)
+        self._unsent = False
         if response is not None:
             response.end(error)
         elif answer is not None and not answer.done():

@@ -15,7 +15,7 @@ class ExchangeError(Exception):
 
 
 class UnsentError(ExchangeError):
-    """The server closed the connection before a byte of the request was written."""
+    """Nothing of the request was written: the connection was closed, or the server sent something unasked."""
 
 
 FAILURES = (ExchangeError, OSError)

@@ -122,7 +122,9 @@ class RequestReader:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
         if known is not None and (repeated or _claims_the_same(known, request)) and self._still_holds(known):
             claims, request.caller = known.claims, known.caller
-            known.head, known.rules = request.head, rules
+            if not repeated:  # one that the connection does not keep cannot be repeated, and may be large
+                known.head = request.head if request.connection.keeps(request.head) else None
+                known.rules = rules
         else:
             claims = read_claims(request.head, request.path_project)
         request.token, request.project = claims.token, claims.project

@@ -4,7 +4,7 @@
 
 Calls, which are POSTs of `/mcp`, go straight from here to the front as a `DirectCycle`. ASGI's scope, messages and
 header checks would add a fifth to the cost of a call. One that repeats the head of the connection's last call skips the
-parser, too (`known_head.py`). uvicorn serves all other requests.
+parser, too (`request_head.py`). uvicorn serves all other requests.
 
 Builds on `HttpToolsProtocol`, which is not public API: hence the narrow pin of uvicorn, and the tests.
 """
@@ -34,7 +34,7 @@ from pointsman.router.front.http.connections import (
 )
 from pointsman.router.front.http.direct_cycle import JSON_HEAD, DirectCycle, ServePost
 from pointsman.router.front.http.headers import Head
-from pointsman.router.front.http.known_head import KnownHead
+from pointsman.router.front.http.request_head import RequestHead
 from pointsman.router.front.http.responses import (
     HEAD_BYTES,
     HEAD_LINES,
@@ -61,7 +61,11 @@ _TOO_MANY = {
     "the operator names proxies in `listen.trusted_proxies`.",
 }
 _DIRECT_URL = b"/mcp"
-_ANSWERED: Any = {"type": "http", "method": "GET", "headers": []}
+_EMPTY_SCOPE: Any = {
+    "type": "http",
+    "method": "GET",
+    "headers": [],
+}  # of an idle connection
 
 
 class HeadTooLargeError(Exception):
@@ -118,7 +122,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.identity: Any = None  # set and read by the front
         self._head_bytes = 0  # of a head that comes in several pieces
         self._piece_bytes = 0  # of the piece that is read now
-        self._known: KnownHead | None = None
+        self._known: RequestHead | None = None
         self._reading_head = False
         self._reading_body = False
         self._declining = False
@@ -179,16 +183,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self._verdict = None
 
     def data_received(self, data: bytes) -> None:
-        between = False  # two requests: all before is answered, and the parser has seen no byte of the next
+        is_idle = False  # all requests before are answered, and the parser has seen no byte of the next
         if self._kept is not None:
             self._kept.discard(self)
             self._kept = None
-            between = not self._reading_head and not self._reading_body
-            if between and self._known is not None and self._begin_known(self._known, data):
+            is_idle = not self._reading_head and not self._reading_body
+            if is_idle and self._known is not None and self._begin_known(self._known, data):
                 return
         before = self.cycle
         self._parse(data)
-        if between and self.cycle is not before:
+        if is_idle and self.cycle is not before:
             self._remember_head(data)
 
     def _parse(self, data: bytes) -> None:
@@ -215,7 +219,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # A call with the head of the last one
 
-    def _begin_known(self, known: KnownHead, data: bytes) -> bool:
+    def _begin_known(self, known: RequestHead, data: bytes) -> bool:
         """Begin a call without the parser; return False if `data` is anything else than one whole call."""
         body = known.repeated.body_in(data)
         if body is None or len(body) > HIGH_WATER_LIMIT:
@@ -228,11 +232,15 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle.task = self.loop.create_task(serve_post(cycle))
         return True
 
+    def keeps(self, head: Head) -> bool:
+        """Whether a call that repeats a head will have this very dictionary."""
+        return self._known is not None and self._known.head is head
+
     def _remember_head(self, data: bytes) -> None:
         """Keep the head of a call that came in one piece."""
         cycle = self.cycle
         if type(cycle) is DirectCycle and cycle.keep_alive and not cycle.more_body:
-            self._known = KnownHead.of(data, cycle.headers, cycle.head)
+            self._known = RequestHead.of(data, cycle.headers, cycle.head)
         else:
             self._known = None
 
@@ -382,7 +390,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if type(cycle) is DirectCycle:
             cycle.headers, cycle.head = [], {}
             return
-        cycle.scope = self.scope = _ANSWERED
+        cycle.scope = self.scope = _EMPTY_SCOPE
         if not self._reading_head:
             self.headers, self.head = [], {}
 

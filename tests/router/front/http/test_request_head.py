@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pointsman.config.model import GatewayConfig, Limits
 from pointsman.router.front.http.headers import Head, HostRules
-from pointsman.router.front.http.known_head import KnownHead
 from pointsman.router.front.http.protocol import GuardedProtocol
+from pointsman.router.front.http.request_head import RequestHead
 from pointsman.router.front.http.responses import HEAD_LINES
 from tests.router.front.raw_http import Connection, Json, call, request
 from tests.router.front.served_front import Served, serving
@@ -51,13 +51,13 @@ class Parsed:
         self.complete += 1
 
 
-def known(data: bytes) -> KnownHead | None:
+def known(data: bytes) -> RequestHead | None:
     """The head of a request that the parser accepts, as the protocol remembers it."""
     parsed = Parsed(data)
     if parsed.complete != 1 or not parsed.keep_alive:
         return None
     head: Head = dict(parsed.headers)
-    return KnownHead.of(data, parsed.headers, head)
+    return RequestHead.of(data, parsed.headers, head)
 
 
 def with_line(line: bytes, data: bytes = CALL) -> bytes:
@@ -187,7 +187,7 @@ async def test_a_connection_that_knows_its_head_answers_as_one_that_does_not(nam
         assert await answers_to(warm, pieces) == await answers_to(await served.connect(), pieces)
 
 
-async def test_a_call_with_a_known_head_reaches_the_gateway_as_its_first_one_did() -> None:
+async def test_a_call_with_a_request_head_reaches_the_gateway_as_its_first_one_did() -> None:
     async with serving() as served:
         session = await served.open_session()
         await a_warm_connection(served, request(served.port, call("echo", {"text": "hi"}), headers=session))
@@ -198,7 +198,7 @@ async def test_a_call_with_a_known_head_reaches_the_gateway_as_its_first_one_did
         }
 
 
-async def test_a_refused_call_with_a_known_head_is_recorded_whatever_was_before_it() -> None:
+async def test_a_refused_call_with_a_request_head_is_recorded_whatever_was_before_it() -> None:
     """The head was remembered of a larger call than is read for the audit."""
     async with serving() as served:
         session = await served.open_session()
@@ -229,6 +229,17 @@ async def test_an_idle_connection_does_not_keep_its_last_head(verb: str) -> None
         assert sum(len(value) for _, value in kept) < 1_000
 
 
+async def test_an_idle_connection_keeps_no_large_head_of_a_known_caller() -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        large = request(served.port, call("echo", {"text": "hi"}), headers=[*session, ("X-Large", "x" * 60_000)])
+        await a_warm_connection(served, large)
+        connections = served.server.server_state.connections
+        identities = [one.identity for one in connections if isinstance(one, GuardedProtocol) and one.identity]
+        assert identities
+        assert not any(b"x-large" in (identity.head or ()) for identity in identities)
+
+
 async def test_a_header_of_very_many_fields_is_refused() -> None:
     async with serving() as served:
         connection = await served.connect()
@@ -246,7 +257,7 @@ async def test_a_reload_holds_for_a_connection_that_knows_its_head() -> None:
         assert (await connection.answer()).status == 421
 
 
-async def test_a_limit_that_a_reload_lowers_holds_for_a_known_head() -> None:
+async def test_a_limit_that_a_reload_lowers_holds_for_a_request_head() -> None:
     async with serving() as served:
         session = await served.open_session()
         whole = request(served.port, call("echo", {"text": "hi"}), headers=session)
@@ -266,7 +277,7 @@ async def test_a_revoked_token_is_refused_on_a_connection_that_knows_its_head() 
         assert (await connection.answer()).status == 401
 
 
-async def test_the_rest_of_a_refused_body_is_not_taken_for_a_known_head() -> None:
+async def test_the_rest_of_a_refused_body_is_not_taken_for_a_request_head() -> None:
     """The gateway answers before the body has come; what follows belongs to that body."""
     async with serving(limits=Limits(body_bytes=1000)) as served:
         session = await served.open_session()

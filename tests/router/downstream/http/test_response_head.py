@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.router.downstream.connection import ConnectionLostError
-from pointsman.router.downstream.http.exchange import KnownHead
+from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError
+from pointsman.router.downstream.http.exchange import HttpConnection, ResponseHead
 from pointsman.router.downstream.http.failures import FAILURES, UnsentError
 from pointsman.router.serving.repeated_head import RepeatedHead
+from pointsman.router.serving.write_queue import WriteQueue, Writer
 from tests.router.downstream.http_answers import BODY, CHUNKED, OK, WHOLE, answers, client_of, get
 
 
@@ -95,7 +96,7 @@ async def test_no_other_head_than_that_of_a_plain_response_is_remembered(answer:
 
 async def test_a_response_that_repeats_a_head_is_not_parsed() -> None:
     async with client_of(answers(WHOLE)) as client:
-        known: list[KnownHead | None] = []
+        known: list[ResponseHead | None] = []
         for _ in range(3):
             assert await get(client) == BODY
             known.append(next(iter(client._open))._known)
@@ -111,6 +112,20 @@ async def test_a_request_that_is_not_sent_yet_takes_no_response() -> None:
         connection.data_received(WHOLE)  # before the queued request is written
         with pytest.raises(UnsentError):
             await answer
+
+
+async def test_a_call_on_a_new_connection_that_is_closed_at_once_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with client_of(answers(WHOLE)) as client:
+        add = WriteQueue.add
+
+        def lose(queue: WriteQueue, writer: Writer, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
+            add(queue, writer, data, loop)
+            assert isinstance(writer, HttpConnection)
+            writer.connection_lost(ConnectionResetError())  # before the queue writes
+
+        monkeypatch.setattr(WriteQueue, "add", lose)
+        with pytest.raises(CallNotSentError, match="closed the connection"):
+            await client.send(client.head("POST"), b"{}")
 
 
 LENGTHS = st.one_of(

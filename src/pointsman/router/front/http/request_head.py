@@ -11,7 +11,7 @@ _LINE = b"POST /mcp HTTP/1.1\r\n"
 _FRAMING_HEADERS = frozenset({b"expect", b"trailer", b"upgrade"})
 
 
-class KnownHead(Struct, frozen=True, eq=False):
+class RequestHead(Struct, frozen=True, eq=False):
     """The parsed head of a connection's last call, which a client repeats with each of its calls."""
 
     repeated: RepeatedHead
@@ -19,7 +19,7 @@ class KnownHead(Struct, frozen=True, eq=False):
     head: Head
 
     @classmethod
-    def of(cls, data: bytes, headers: list[tuple[bytes, bytes]], head: Head) -> KnownHead | None:
+    def of(cls, data: bytes, headers: list[tuple[bytes, bytes]], head: Head) -> RequestHead | None:
         """Return the head of a request that the parser has accepted; None: parse the next one, too."""
         if len(headers) != len(head) or not data.startswith(_LINE) or not _FRAMING_HEADERS.isdisjoint(head):
             return None
