@@ -15,7 +15,7 @@ from pointsman.catalog.definitions import (
     MAX_REMEMBERED,
     DefinitionHistory,
     encode_entry,
-    example_requests,
+    example_requests_of,
     visible_entry,
     visible_tool,
     without_examples,
@@ -251,11 +251,11 @@ def with_examples(name: str, *examples: Any) -> Json:
     ],
 )
 def test_example_requests_are_a_list_of_texts(meta: Any, found: tuple[str, ...]) -> None:
-    assert example_requests({"name": "a", "_meta": meta}) == found
+    assert example_requests_of({"name": "a", "_meta": meta}) == found
 
 
 def test_of_many_or_long_example_requests_only_so_much_is_kept() -> None:
-    assert example_requests(with_examples("a", *["x" * 9_999] * 200)) == ("x" * MAX_EXAMPLE_CHARS,) * MAX_EXAMPLES
+    assert example_requests_of(with_examples("a", *["x" * 9_999] * 200)) == ("x" * MAX_EXAMPLE_CHARS,) * MAX_EXAMPLES
 
 
 @pytest.mark.parametrize(

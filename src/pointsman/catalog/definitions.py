@@ -62,7 +62,7 @@ class KnownTool(msgspec.Struct, frozen=True, eq=False):
 
     server_id: str
     tool_name: str
-    tool: Json  # as the server sent it, without invisible text and fields of a wrong type
+    tool: Json  # as the server sent it, without invisible text, fields of a wrong type and example requests
     digest: bytes  # of what the server sent
     document: ToolDocument
     check_arguments: ArgumentCheck
@@ -89,12 +89,13 @@ def build_tools(
             tools[name] = old
         elif not _is_deep(entry, encoded):
             hidden = scan_hidden(name, entry) if _may_hide(encoded) else ()
-            examples = example_requests(entry) if bundled else ()
-            tools[name] = _build_tool(source, name, visible_tool(entry, encoded), examples, digest, hidden)
+            examples = example_requests_of(entry) if bundled else ()
+            shown = without_examples(visible_tool(entry, encoded))
+            tools[name] = _build_tool(source, name, shown, examples, digest, hidden)
     return tools
 
 
-def example_requests(tool: Json) -> tuple[str, ...]:
+def example_requests_of(tool: Json) -> tuple[str, ...]:
     """Requests that a tool is for: of many the first ones, and of a long one the beginning."""
     meta = tool.get("_meta")
     listed = meta.get(EXAMPLE_REQUESTS) if isinstance(meta, dict) else None
@@ -104,7 +105,7 @@ def example_requests(tool: Json) -> tuple[str, ...]:
 
 
 def without_examples(tool: Json) -> Json:
-    """A definition for clients, which have no use for example requests."""
+    """A definition without example requests, which are for tool search and not for clients."""
     meta = tool.get("_meta")
     if not isinstance(meta, dict) or EXAMPLE_REQUESTS not in meta:
         return tool

@@ -10,9 +10,9 @@ from typing import Any
 
 from pointsman.core.model import Json
 
-_MOST = 2**53  # of a size; larger ones are not exact in every client
+_LARGEST_SIZE = 2**53  # of a size; larger ones are not exact in every client
 
-_Checked = Callable[[Any], Any]
+FieldCheck = Callable[[Any], Any]
 """Returns the value itself if its type is right, else what of it can be shown; None: nothing."""
 
 
@@ -30,7 +30,7 @@ def tool_with_right_types(tool: Json) -> Json:
     return _checked(tool, _TOOL)
 
 
-def _checked(entry: Json, types: Mapping[str, _Checked]) -> Json:
+def _checked(entry: Json, types: Mapping[str, FieldCheck]) -> Json:
     """The entry itself if nothing has to be left out, so that sound ones keep their identity."""
     checked = {key: types[key](entry[key]) for key in entry.keys() & types.keys()}
     if all(value is not None and value is entry[key] for key, value in checked.items()):
@@ -39,8 +39,8 @@ def _checked(entry: Json, types: Mapping[str, _Checked]) -> Json:
     return {key: value for key, value in shown.items() if value is not None or key not in checked}
 
 
-def _object(types: Mapping[str, _Checked], *required: str) -> _Checked:
-    """Nothing can be shown of one without the `required` fields."""
+def _object(types: Mapping[str, FieldCheck], *required: str) -> FieldCheck:
+    """Checks the fields of an object; None if a required one is missing or invalid."""
 
     def checked(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -51,8 +51,8 @@ def _object(types: Mapping[str, _Checked], *required: str) -> _Checked:
     return checked
 
 
-def _list_of(part: _Checked) -> _Checked:
-    """Without the parts of which nothing can be shown."""
+def _list_of(part: FieldCheck) -> FieldCheck:
+    """Drops invalid items."""
 
     def checked(value: Any) -> Any:
         if not isinstance(value, list):
@@ -64,7 +64,7 @@ def _list_of(part: _Checked) -> _Checked:
     return checked
 
 
-def _one_of(*choices: str) -> _Checked:
+def _one_of(*choices: str) -> FieldCheck:
     return lambda value: value if value in choices else None
 
 
@@ -81,7 +81,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _size(value: Any) -> Any:
-    return value if _is_number(value) and abs(value) <= _MOST and value == int(value) else None
+    return value if _is_number(value) and abs(value) <= _LARGEST_SIZE and value == int(value) else None
 
 
 def _priority(value: Any) -> Any:
@@ -89,7 +89,7 @@ def _priority(value: Any) -> Any:
 
 
 def _properties(value: Any) -> Any:
-    """One whose schema is none may have any value."""
+    """An invalid schema of a property becomes `{}`, which accepts any value."""
     if not isinstance(value, dict):
         return None
     if all(isinstance(schema, (dict, bool)) for schema in value.values()):
@@ -104,16 +104,16 @@ _ANNOTATIONS = _object(
     {"audience": _list_of(_one_of("user", "assistant")), "priority": _priority, "lastModified": _text}
 )
 
-_ALL: Mapping[str, _Checked] = {"title": _text, "description": _text, "icons": _list_of(_ICON), "_meta": _object({})}
-_PROMPT: Mapping[str, _Checked] = {**_ALL, "arguments": _list_of(_ARGUMENT)}
-_RESOURCE: Mapping[str, _Checked] = {
+_ALL: Mapping[str, FieldCheck] = {"title": _text, "description": _text, "icons": _list_of(_ICON), "_meta": _object({})}
+_PROMPT: Mapping[str, FieldCheck] = {**_ALL, "arguments": _list_of(_ARGUMENT)}
+_RESOURCE: Mapping[str, FieldCheck] = {
     **_ALL,
     "name": _text,
     "mimeType": _text,
     "size": _size,
     "annotations": _ANNOTATIONS,
 }
-_TOOL: Mapping[str, _Checked] = {
+_TOOL: Mapping[str, FieldCheck] = {
     **_ALL,
     "inputSchema": _SCHEMA,
     "outputSchema": _SCHEMA,

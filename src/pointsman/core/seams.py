@@ -19,7 +19,8 @@ INTERNAL_ERROR = -32603
 REQUEST_CANCELLED = -32800
 
 EXAMPLE_REQUESTS = "pointsman/exampleRequests"
-"""In `_meta` of a tool: requests that it is for, in the words of people. Tool search compares requests with them."""
+"""In `_meta` of a tool: requests, as people word them, that it should serve. Tool search compares requests with them by
+meaning; only those of bundled servers are read."""
 
 CONFIRMATION = "pointsmanConfirmation"
 """In a result of type `input_required`: what the front seals with the server's state, for `confirmation`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pointsman.archive.store.errors import NameTakenError, StoreError, UnknownCollectionError
-from pointsman.archive.tools.example_requests import example_requests
+from pointsman.archive.tools.example_requests import load_example_requests
 from pointsman.core.errors import BundledCode
 from pointsman.core.model import Json
 
@@ -91,4 +91,4 @@ class ArchiveTool:
 
     @property
     def example_requests(self) -> tuple[str, ...]:
-        return example_requests().get(self.name, ())
+        return load_example_requests().get(self.name, ())

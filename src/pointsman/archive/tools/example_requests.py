@@ -13,7 +13,7 @@ from importlib.resources import files
 
 
 @cache
-def example_requests() -> Mapping[str, tuple[str, ...]]:
+def load_example_requests() -> Mapping[str, tuple[str, ...]]:
     """The examples by the name of their tool."""
     text = files("pointsman.archive.tools").joinpath("example_requests.txt").read_text(encoding="utf-8")
     blocks = [block.splitlines() for block in text.strip().split("\n\n")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pointsman.catalog.apps import supports_apps, with_app_uris
-from pointsman.catalog.definitions import KnownTool, without_examples
+from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.offers import Offer, Offered, Offers
 from pointsman.catalog.service import ToolCatalogService
@@ -62,10 +62,10 @@ class ListHandlers:
 def _shown(name: str, known: KnownTool, era: Era) -> Json:
     """Return the server's definition under our name.
 
-    An inputSchema must be there, and that of an object; in the legacy era an outputSchema must be that of an object.
+    An inputSchema is required and must have the type object; in the legacy era so must an outputSchema.
     """
     tool = known.tool
-    shown = {**without_examples(tool), "name": name}
+    shown = {**tool, "name": name}
     if "_meta" in shown:
         shown["_meta"] = with_app_uris(known.server_id, shown["_meta"])
     if (schema := tool.get("inputSchema", {})).get("type") != "object":
