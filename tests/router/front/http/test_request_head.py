@@ -74,7 +74,7 @@ def with_line(line: bytes, data: bytes = CALL) -> bytes:
         with_line(b"Trailer: x"),
         CALL.replace(b"HTTP/1.1", b"HTTP/1.0"),
         CALL.replace(b"Content-Length: 7", b"Content-Length: 7 "),
-        CALL.replace(b"\r\nContent-Length: 7", b"") + b"",
+        CALL.replace(b"\r\nContent-Length: 7", b""),
         b"\r\n" + CALL,
         CALL + CALL,
         with_line(b"X-Long: " + b"y" * 4096),

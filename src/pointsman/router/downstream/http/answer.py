@@ -75,7 +75,7 @@ async def read_result(
     try:
         kind = response.kind
         if response.status != _OK:
-            message = await _error_answer(response)
+            message = await _error_answer(response, number)
         elif kind not in _KINDS:
             _refuse_kind(kind)
         elif kind == JSON and (body := response.whole_body(min(limit_bytes, OFF_LOOP_BYTES))) is not None:
@@ -218,14 +218,15 @@ def _objects(value: object) -> Iterable[Json]:
     return [message for message in value if type(message) is dict] if type(value) is list else ()
 
 
-async def _error_answer(response: HttpResponse) -> Json:
+async def _error_answer(response: HttpResponse, number: int) -> Json:
     """A JSON-RPC error under an HTTP error status is an answer; anything else is a failure of the exchange."""
     status = response.status
     if 300 <= status < 400 or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         raise ConnectionLostError(status_reason(status))
     for message in await read_error(response):
-        if error_in(message) is not None:
-            return message  # whatever its id: a server that did not read the request cannot name it
+        # A server that did not read the request cannot name it; another number is that of another caller's.
+        if error_in(message) is not None and (message.get("id") == number or type(message.get("id")) is not int):
+            return message
     old = " (for an older server with SSE, set `transport: sse`)" if status in _NO_ENDPOINT else ""
     raise ConnectionLostError(status_reason(status) + old)
 

@@ -146,8 +146,9 @@ class HttpClient:
     async def _exchange(self, connection: HttpConnection, data: bytes) -> HttpResponse:
         """Raises UnsentError, if the connection was idle before; CallNotSentError, ConnectionLostError."""
         was_idle = connection.idle_since > 0
+        answer = connection.send(data)
         try:
-            return await connection.send(data)
+            return await answer
         except UnsentError as error:
             if was_idle:
                 raise
@@ -156,7 +157,7 @@ class HttpClient:
         except FAILURES as error:
             raise ConnectionLostError(failure_reason(error)) from None
         except BaseException:
-            connection.close()
+            connection.abandon(answer)
             raise
 
     # ------------------------------------------------------------------ connections

@@ -232,6 +232,11 @@ class HttpConnection(asyncio.Protocol):
     def close(self) -> None:
         self._transport.abort()
 
+    def abandon(self, answer: asyncio.Future[HttpResponse]) -> None:
+        """Close the connection, unless the exchange with this answer is over: another one may have begun on it."""
+        if self._answer is answer:
+            self._transport.abort()
+
     def pause_reading(self) -> None:
         if not self._paused and not self._transport.is_closing():
             self._paused = True
@@ -269,7 +274,7 @@ class HttpConnection(asyncio.Protocol):
         if known is None or answer is None or (body := known.repeated.body_in(data)) is None:
             return False
         self._answer = None
-        self._owner.released(self)
+        self._end_exchange(keep_alive=True)
         if not answer.done():
             parts = [body] if body else []
             answer.set_result(HttpResponse(self, _OK, known.head, known.kind, None, True, parts, len(body)))
@@ -335,12 +340,20 @@ class HttpConnection(asyncio.Protocol):
         self._answer = self._response = None
         if self._paused:
             self.resume_reading()
-        if self._parser.should_keep_alive():
+        keep_alive = self._parser.should_keep_alive()
+        if keep_alive:
             self._whole = response
+        self._end_exchange(keep_alive=keep_alive)
+        response.end()
+
+    def _end_exchange(self, *, keep_alive: bool) -> None:
+        """Return the connection to the pool; not if the server answered before it had read the whole request."""
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
+        elif keep_alive:
             self._owner.released(self)
         else:
             self._transport.close()
-        response.end()
 
     def _fail(self, error: Exception) -> None:
         """End the exchange and the connection."""

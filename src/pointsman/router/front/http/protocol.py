@@ -123,6 +123,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0  # of a head that comes in several pieces
         self._piece_bytes = 0  # of the piece that is read now
         self._known: RequestHead | None = None
+        self._running: Any = None  # the cycle that is served while others are queued behind it
         self._reading_head = False
         self._reading_body = False
         self._declining = False
@@ -155,6 +156,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_keep_alive()
         self._stop_request_timer()
         self._stop_read_timer()
+        for cycle in (self._running, *(queued for queued, _ in self.pipeline)):  # the base tells the last one only
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         super().connection_lost(exc)
 
     def evict(self) -> None:
@@ -273,6 +278,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._request_timer is not None:
             self._stop_request_timer()
         self.table.idle.pop(self, None)
+        if not self.pipeline and self.cycle is not None and not self.cycle.response_complete:
+            self._running = self.cycle
         serve_post = self.serve_post[0]
         direct = self.url == _DIRECT_URL and self._verdict == "admitted" and self.parser.get_method() == b"POST"
         if not direct or serve_post is None:
@@ -372,7 +379,8 @@ class GuardedProtocol(HttpToolsProtocol):
             if self.flow.read_paused:
                 self.flow.resume_reading()
             if self.pipeline:
-                self._start_asgi_task(*self.pipeline.pop())
+                self._running, app = self.pipeline.pop()
+                self._start_asgi_task(self._running, app)
             else:
                 pressed = self.table.total >= self._many
                 if self._kept is not None:
@@ -380,6 +388,7 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._kept = self.keep_alive.get(pressed) or self._new_keep_alive(pressed)
                 self._kept.add(self)
         if self.cycle.response_complete:  # no pipelined request follows
+            self._running = None
             self._release_head()
             if self._verdict == "admitted":
                 self.table.idle[self] = None
@@ -451,6 +460,15 @@ class GuardedProtocol(HttpToolsProtocol):
     def _answer_and_close(self, error: HttpError) -> None:
         if self.transport.is_closing():
             return
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if not self._reading_body:  # it is whole, and an error now would look like its answer
+                cycle.keep_alive = False
+                self.flow.pause_reading()
+                return
+            if cycle.response_started or self.pipeline:
+                self.transport.abort()
+                return
         body = self.error_body[0](error)
         head = JSON_HEAD % (STATUS_LINE[error.status], len(body), b"connection: close\r\n")
         self.coalescing.write_response(head, body)

@@ -1,0 +1,82 @@
+"""Connections that return to the pool: only once their exchange is over, and never closed for the call before."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pointsman.router.downstream.connection import ConnectionLostError
+from pointsman.router.downstream.http.answer import read_result
+from pointsman.router.downstream.http.exchange import HttpConnection
+from tests.router.downstream.http_answers import BODY, OK, WHOLE, answers, client_of, get
+
+LARGE = b"{" + b" " * (8 << 20) + b"}"  # more than the buffers of both sockets
+
+
+async def test_a_call_that_is_cancelled_after_its_answer_does_not_close_the_connection_of_the_next() -> None:
+    async with client_of(answers(WHOLE)) as client:
+        await get(client)
+        released, second = client.released, asyncio.Event()
+
+        async def next_call() -> bytes:
+            await second.wait()
+            return await get(client)
+
+        first, following = asyncio.create_task(get(client)), asyncio.create_task(next_call())
+
+        def released_and_taken(connection: HttpConnection) -> None:
+            """In one round: the next call takes the connection and is written, and the first is cancelled."""
+            client.released = released  # type: ignore[method-assign]
+            released(connection)
+            second.set()
+            asyncio.get_running_loop().call_soon(client._writes.flush)
+            first.cancel()
+
+        client.released = released_and_taken  # type: ignore[method-assign]
+        await asyncio.gather(first, return_exceptions=True)
+        assert await following == BODY
+
+
+async def test_an_answer_before_the_request_was_read_ends_the_connection() -> None:
+    """The rest of the request is still to be written: the next call would wait behind it."""
+    served: list[int] = []
+    over = asyncio.Event()
+
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(id(writer))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(WHOLE)
+        await writer.drain()
+        if len(served) == 1:
+            await over.wait()  # reads no further
+
+    async with client_of(play) as client:
+        response = await client.send(client.head("POST"), LARGE)
+        assert await response.read() == BODY
+        try:
+            async with asyncio.timeout(10):
+                assert await get(client) == BODY
+        finally:
+            over.set()
+        assert len(set(served)) == 2
+
+
+@pytest.mark.parametrize("given", [b"null", b'"server-error"', b"5"])
+async def test_an_error_that_names_no_other_call_is_the_answer(given: bytes) -> None:
+    with pytest.raises(Exception, match="broken"):
+        await result_of_an_error(given)
+
+
+async def test_an_error_for_another_call_is_not_the_answer() -> None:
+    """It may be a late one, for another caller."""
+    with pytest.raises(ConnectionLostError, match="HTTP 400"):
+        await result_of_an_error(b"4")
+
+
+async def result_of_an_error(given: bytes) -> None:
+    body = b'{"jsonrpc": "2.0", "id": %b, "error": {"code": -32600, "message": "broken"}}' % given
+    head = OK.replace(b"200 OK", b"400 Bad Request") + b"Content-Length: %d\r\n\r\n" % len(body)
+    async with client_of(answers(head + body)) as client:
+        response = await client.send(client.head("POST"), b"{}")
+        await read_result(response, 5, 1 << 20, lambda message: None)
