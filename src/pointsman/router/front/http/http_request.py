@@ -114,7 +114,8 @@ class RequestReader:
     def read_head(self, request: HttpRequest) -> Claims:
         """Check the headers and read the claims in headers and path. Raises HttpError 400, 403, 421, 503."""
         rules = self.hosts if request.carried is None else _CARRIED_HOST
-        known: Identity | None = request.connection.identity if request.connection is not None else None
+        connection = request.connection
+        known: Identity | None = connection.identity if connection is not None else None
         repeated = known is not None and request.head is known.head and rules is known.rules
         if not repeated:
             request.head = checked_head(request.headers, rules, request.head)
@@ -122,8 +123,8 @@ class RequestReader:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
         if known is not None and (repeated or _claims_the_same(known, request)) and self._still_holds(known):
             claims, request.caller = known.claims, known.caller
-            if not repeated:  # one that the connection does not keep cannot be repeated, and may be large
-                known.head = request.head if request.connection.keeps(request.head) else None
+            if not repeated and connection is not None:  # one that it does not keep is not repeated, and may be large
+                known.head = request.head if connection.keeps(request.head) else None
                 known.rules = rules
         else:
             claims = read_claims(request.head, request.path_project)
