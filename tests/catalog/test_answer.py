@@ -352,6 +352,9 @@ async def test_a_request_is_in_another_script_by_its_own_words_and_those_of_the_
         (english, "读取文件 notes.txt", True),
         (english, "读取文件notes/long-name-of-a-file.txt", True),
         (english, "open 读取.txt", False),
+        (english, "list /home/юзер/файлы", False),
+        (english, "fetch https://example.com/страница", False),
+        (english, "прочитай /home/юзер/файлы", True),
         (chinese, "今天天气怎么样", False),
         (chinese, "сохранить", True),
     ):

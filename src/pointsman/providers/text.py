@@ -15,13 +15,13 @@ MAX_TOKEN_CHARS = 64
 _KEPT_CHARS = 32  # of a text between spaces whose words are kept
 
 # A class of characters with thousands of members takes 3 ms to compile, so `re` does it at first use.
-_CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _APOSTROPHE = re.compile(r"(?<=\w)['\u2019](?=\w)")
 # Runs of one kind of character: a plural acronym (URLs), an acronym (the HTTP of HTTPServer), a word, digits; and, in
 # text that is not ASCII alone, Chinese, Japanese and Korean, and the letters of all other scripts.
 _ASCII_PIECE = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_PIECE = f"{_ASCII_PIECE.pattern}|(?P<cjk>[{_CJK}]+)|[^\\W0-9A-Za-z_{_CJK}]+"
+_PIECE = f"{_ASCII_PIECE.pattern}|(?P<cjk>[{CJK}]+)|[^\\W0-9A-Za-z_{CJK}]+"
 # Names with a capital inside: GitHub, eBay and OAuth are also searched as one word.
 _COMPOUND = re.compile(
     r"(?<![A-Za-z0-9])(?:[A-Z][a-z]+[A-Z][A-Za-z]*|[a-z][A-Z][a-z]+|[A-Z]{2}[a-z]{2,})(?![A-Za-z0-9])"
@@ -62,12 +62,12 @@ def _one_of(letters: str) -> re.Pattern[str]:
 
 
 def has_cjk(text: str) -> bool:
-    return not text.isascii() and _one_of(_CJK).search(text) is not None
+    return not text.isascii() and _one_of(CJK).search(text) is not None
 
 
 # Scripts that requests are written in, by the letters that only they have.
 _SCRIPTS = (
-    _CJK,
+    CJK,
     "\u0370-\u03ff\u1f00-\u1fff",  # Greek
     "\u0400-\u052f",  # Cyrillic
     "\u0530-\u058f",  # Armenian
@@ -100,7 +100,7 @@ def without_cjk(text: str) -> str:
     """The text without CJK characters, for a model of Latin text; empty if they are most of its letters."""
     if not has_cjk(text):
         return text
-    rest, count = _one_of(_CJK).subn(" ", text)
+    rest, count = _one_of(CJK).subn(" ", text)
     return rest if 2 * count <= count + sum(map(str.isalpha, rest)) else ""
 
 

@@ -102,10 +102,15 @@ def test_parameters_inside_others_are_named_by_their_path() -> None:
         given.inside("config").flag("lowercase", True)
 
 
-@pytest.mark.parametrize("queries", [None, [], "x", [1], [{}] * 11])
+@pytest.mark.parametrize("queries", [None, [], "x", [{}] * 11])
 def test_a_list_of_objects_has_bounds(queries: Any) -> None:
     with pytest.raises(ToolError, match="`queries` must be a list of 1 to 10 objects"):
         Arguments({"queries": queries}).each("queries", at_least=1, at_most=10)
+
+
+def test_each_of_a_list_of_objects_must_be_one() -> None:
+    with pytest.raises(ToolError, match=r"`queries\[1\]` must be an object; got \"vacation\""):
+        Arguments({"queries": [{}, "vacation"]}).each("queries", at_least=1, at_most=10)
 
 
 @pytest.mark.parametrize("config", ["x", 1, []])

@@ -105,12 +105,17 @@ class Arguments:
     def each(self, name: str, *, at_least: int, at_most: int) -> list[Arguments]:
         """A list of objects, each with its own parameters."""
         value = self._given.get(name)
-        is_valid = isinstance(value, list) and at_least <= len(value) <= at_most
-        if not is_valid or not all(isinstance(entry, dict) for entry in value or ()):
+        if not isinstance(value, list) or not at_least <= len(value) <= at_most:
             raise self.failure(name, f"must be {_size('a list', at_least, at_most, 'object')}")
+        for index, entry in enumerate(value):
+            if not isinstance(entry, dict):
+                path = f"{name}[{index}]"
+                raise Arguments({path: entry}, as_object=self._as_object, within=self._within).failure(
+                    path, "must be an object"
+                )
         return [
             Arguments(entry, as_object=self._as_object, within=f"{self._within}{name}[{index}].")
-            for index, entry in enumerate(value or ())
+            for index, entry in enumerate(value)
         ]
 
     def failure(self, name: str, requirement: str) -> ToolError:

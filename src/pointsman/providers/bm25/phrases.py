@@ -68,7 +68,15 @@ _COMMIT = re.compile(  # one of them
     r"|\b(?:changes?|contents?|diff) (?:of|in) (?:the |this |that |my )?(?:last |latest |previous )?commit\b",
     re.IGNORECASE,
 )
-_PULL_REQUEST = re.compile(r"\bprs?\b", re.IGNORECASE)
+_REVIEWED = r"\b(?:approv|branch|clos|commit|diff|draft|github|merg|open|rebas|repo|review|squash)\w{0,5}\b"
+_PULL_REQUEST = re.compile(  # `PR agency` is none
+    rf"\bprs\b|\bpr ?#?\d|{_REVIEWED}[^.?!]{{0,40}}\bpr\b|\bpr\b[^.?!]{{0,40}}{_REVIEWED}", re.IGNORECASE
+)
+_STAGING = re.compile(r"^\W*(?:please |now )?stage (?=\w)", re.IGNORECASE)
+_REQUESTING = re.compile(
+    r"\b(?:make|send|do|perform|issue) (?:an? |the )?http (?:get )?requests?\b|^\W*http (?:get )?request\b",
+    re.IGNORECASE,
+)
 _VERSION_CONTROL = re.compile(
     r"\b(?:save|store|put|record|check)\b[^.?!]{1,40} (?:to|in|into|under) (?:version|source) control\b", re.IGNORECASE
 )
@@ -125,7 +133,8 @@ _KNOWN = re.compile(
     re.IGNORECASE,
 )
 _FORGOTTEN = re.compile(
-    r"^\W*(?:please )?forget (?:about |everything|all|what|that)(?: (?:about|of|you know about))?(?=\W+\w)",
+    r"^\W*(?:please )?forget(?: (?:about |everything|all|what|that)(?: (?:about|of|you know about))?(?=\W+\w)"
+    r"|(?= (?-i:[A-Z])\w))",  # `forget Bob`
     re.IGNORECASE,
 )
 _WANTED_PASSAGE = re.compile(  # `search the documents for ...`; several searches at once say so behind it
@@ -168,6 +177,8 @@ _WORDS: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
     (_PART, ("section",), True),
     (_VERSION_CONTROL, ("git", "commit"), True),
     (_PULL_REQUEST, ("pull", "request"), True),
+    (_STAGING, ("add",), True),
+    (_REQUESTING, ("fetch", "url"), True),
     (_REMEMBERED, ("memory", "add"), True),
     (_REMEMBERING, ("memory", "add"), True),
     (_KNOWN, ("memory", "search"), True),

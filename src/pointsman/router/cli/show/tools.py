@@ -65,18 +65,33 @@ def list_tools(server_id: str | None, state_dir: Path | None, as_json: bool) -> 
     "--project", "project_id", help="Rank as for callers of this project.", shell_complete=complete("projects")
 )
 @click.option("-n", "count", type=click.IntRange(1, 100), default=10, show_default=True, help="Number of results.")
+@click.option(
+    "--also",
+    multiple=True,
+    metavar="QUERY",
+    help="A further query, as a model that needs several tools sends. Repeatable.",
+)
 @state_dir_option
 @json_option
-def search(query: tuple[str, ...], project_id: str | None, count: int, state_dir: Path | None, as_json: bool) -> None:
-    """Search as a model does with tool_discovery, over all servers. Words without quotes are one query."""
-    queries = [" ".join(query)]
+def search(
+    query: tuple[str, ...],
+    project_id: str | None,
+    count: int,
+    also: tuple[str, ...],
+    state_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Search as a model does with tool_discovery, over all servers. All words are one query, with or without quotes."""
+    queries = [" ".join(query), *also]
     answer = ask_gateway(state_dir, "search", queries=queries, project=project_id, maxResults=count)
     found = answer.get("structuredContent", {})
     if as_json:
         print_json(found)
     else:
         for result in found.get("results", []):
-            echo(f"{result['relevance']:.2f}  {escaped(result['toolKey'])}")
+            intents = "; ".join(queries[place] for place in result.get("intents", ()))
+            served = f"  (for: {escaped(intents)})" if intents else ""
+            echo(f"{result['relevance']:.2f}  {escaped(result['toolKey'])}{served}")
             if text := _first_sentence(result.get("description")):
                 echo(f"      {text}")
         if notice := found.get("notice"):
