@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from pointsman.config.model import Limits
 from pointsman.router.front.http.protocol import GuardedProtocol
 from tests.router.front.raw_http import LONG_S, call, modern_call, request
 from tests.router.front.served_front import serving
@@ -24,6 +25,18 @@ async def test_a_whole_call_is_answered_before_what_follows_is_refused(junk: byt
             assert (await connection.answer()).status == 200
         connection.send(whole + junk)
         assert (await connection.answer()).text == "hi"
+        assert await connection.closed() == b""
+
+
+async def test_a_long_call_outlasts_what_follows_it() -> None:
+    async with serving(limits=Limits(header_s=0.1)) as served:
+        session = await served.open_session()
+        connection = await served.connect()
+        connection.send(request(served.port, call("slow"), headers=session) + b"garbage\r\n\r\n")
+        await served.gateway.entered.acquire()
+        await asyncio.sleep(0.3)  # no head is being received that could be late
+        served.gateway.leave.set()
+        assert (await connection.answer()).status == 200
         assert await connection.closed() == b""
 
 

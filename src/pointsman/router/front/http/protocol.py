@@ -464,6 +464,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if cycle is not None and not cycle.response_complete:
             if not self._reading_body:  # it is whole, and an error now would look like its answer
                 cycle.keep_alive = False
+                self._reading_head = False  # none that could be late
                 self.flow.pause_reading()
                 return
             if cycle.response_started or self.pipeline:
