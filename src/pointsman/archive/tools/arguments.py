@@ -110,9 +110,8 @@ class Arguments:
         for index, entry in enumerate(value):
             if not isinstance(entry, dict):
                 path = f"{name}[{index}]"
-                raise Arguments({path: entry}, as_object=self._as_object, within=self._within).failure(
-                    path, "must be an object"
-                )
+                inner = Arguments({path: entry}, as_object=self._as_object, within=self._within)
+                raise inner.failure(path, "must be an object")
         return [
             Arguments(entry, as_object=self._as_object, within=f"{self._within}{name}[{index}].")
             for index, entry in enumerate(value)

@@ -61,11 +61,7 @@ _TOO_MANY = {
     "the operator names proxies in `listen.trusted_proxies`.",
 }
 _DIRECT_URL = b"/mcp"
-_EMPTY_SCOPE: Any = {
-    "type": "http",
-    "method": "GET",
-    "headers": [],
-}  # of an idle connection
+_EMPTY_SCOPE: Any = {"type": "http", "method": "GET", "headers": []}  # of an idle connection
 
 
 class HeadTooLargeError(Exception):
