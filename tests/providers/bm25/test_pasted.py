@@ -109,7 +109,22 @@ def test_other_paragraphs_between_blocks_do_not(text: str) -> None:
     assert without_pasted(text) == text
 
 
+@pytest.mark.parametrize(
+    "first", ["import os", "import numpy as np", "from pathlib import Path", "export default App;"]
+)
+@pytest.mark.parametrize("between", ["", "\n"])
+def test_the_first_line_of_code_is_no_request(first: str, between: str) -> None:
+    code = f"{first}\n{between}" + "".join(f"def f{n}(a, b):\n    return join(a, b)\n{between}" for n in range(6))
+    assert without_pasted(f"{code}\ntake a screenshot of the page") == "take a screenshot of the page"
+
+
+def test_who_imports_a_table_asks_for_that() -> None:
+    assert without_pasted("import contacts\n" + "Anna,0170 12345,anna@example.com\n" * 20) == "import contacts"
+
+
 LONG_TEXTS = {
+    "code": "import os\n" + "def f(x): return x\n" * 500,
+    "nearly code": "import os\n" + "def " * 2_000,
     **{
         piece: piece * (20_000 // len(piece))
         for piece in ("a\n\n", "save a\n\n", "2026 x: y\n\n", "\n \t", "\n\n", "save ")

@@ -42,6 +42,13 @@ _QUESTION = re.compile(
     r"(?:what|which|who|whose|where|when|why|how)\s\w+\s+\w|(?:i|we) (?:want|need)\s+(?:an?|the|all|my|to)\s+\w",
     re.IGNORECASE,
 )
+_IMPORT = re.compile(r"(?:import|from|export|use|using|package|require)\b")
+_CODE_LINE = re.compile(
+    r"^\s*(?:async|class|const|def|else|export|fn|for|from|func|function|if|impl|import|let|private|public|return|struct"
+    r"|try|var|while)\b.*[\w(){}:;,]$",
+    re.MULTILINE,
+)
+_LEAST_CODE_LINES = 3
 _VAGUE = frozenset(["following", "below", "above", "thing", "things", "step", "steps", "task", "tasks"])
 
 
@@ -88,9 +95,14 @@ def _first(text: str) -> _Asked | None:
         head, block = text[: place.start()].strip(), text[place.end() :]
         marked = head.endswith((":", "?")) and kind_of_request(head) is not None
         ends = marked or ((number == 0 or _parts(place)) and _is_request(head, block, place))
-        if ends and _is_pasted(block, head):
+        if ends and not _begins_code(head, block) and _is_pasted(block, head):
             return _Asked(head, _parts(place))
     return None
+
+
+def _begins_code(head: str, block: str) -> bool:
+    """Whether the first line is one of the code that follows: `import os`, and not `import contacts` before a table."""
+    return _IMPORT.match(head) is not None and len(_CODE_LINE.findall(block[:READ_CHARS])) >= _LEAST_CODE_LINES
 
 
 def _last(text: str) -> _Asked | None:
