@@ -28,6 +28,7 @@ class HttpMcp:
         self.keeps_sessions = True
         self.has_get_stream = True
         self.lost_session_status = 404
+        self.lost_session_id: int | None = None  # some servers write 0
         self.refuses_initialize = False
         self.resumed_from: list[str] = []  # Last-Event-ID of each GET that had one
         self.fails_with: int | None = None  # an HTTP status for every request
@@ -154,7 +155,7 @@ class HttpMcp:
 
     def _lost(self, message: dict[str, Any]) -> web.Response:
         text = "Session not found" if self.lost_session_status == 404 else "Bad Request: No valid session ID provided"
-        return _error(None, -32000, text, self.lost_session_status)
+        return _error(self.lost_session_id, -32000, text, self.lost_session_status)
 
     async def _modern(self, request: web.Request, message: dict[str, Any], method: str) -> web.StreamResponse:
         number, params = message["id"], message["params"]

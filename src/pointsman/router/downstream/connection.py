@@ -22,6 +22,12 @@ class CallNotSentError(ConnectionLostError):
     over = True
 
 
+class NewConnectionClosedError(CallNotSentError):
+    """The server closed a new connection at once, while others to it are open: it may have too many."""
+
+    over = False
+
+
 class SessionRenewedError(CallNotSentError):
     """The server had lost the session, so it did not process the call, and the connection has a new session by now.
 

@@ -174,11 +174,11 @@ async def test_a_flood_in_one_call_costs_that_call_only() -> None:
 # ---------------------------------------------------------------------- the lost session
 
 
-@pytest.mark.parametrize("status", [404, 400])
-async def test_a_lost_session_is_opened_again_and_the_request_repeated_once(status: int) -> None:
+@pytest.mark.parametrize(("status", "given"), [(404, None), (400, None), (400, 0), (400, -1)])
+async def test_a_lost_session_is_opened_again_and_the_request_repeated_once(status: int, given: int | None) -> None:
     notices = Notices()
     async with serving("legacy") as server, connected(server.url, notices=notices) as connection:
-        server.lost_session_status = status
+        server.lost_session_status, server.lost_session_id = status, given
         server.forget_sessions()
         assert await connection.request(Call("tools/list", {})) == {"tools": server.tools}
         assert server.count("initialize") == 2

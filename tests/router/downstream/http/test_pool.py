@@ -62,7 +62,7 @@ async def test_an_answer_before_the_request_was_read_ends_the_connection() -> No
         assert len(set(served)) == 2
 
 
-@pytest.mark.parametrize("given", [b"null", b'"server-error"', b"5"])
+@pytest.mark.parametrize("given", [b"null", b'"server-error"', b"5", b"0", b"1", b"-1"])
 async def test_an_error_that_names_no_other_call_is_the_answer(given: bytes) -> None:
     with pytest.raises(Exception, match="broken"):
         await result_of_an_error(given)
@@ -72,6 +72,20 @@ async def test_an_error_for_another_call_is_not_the_answer() -> None:
     """It may be a late one, for another caller."""
     with pytest.raises(ConnectionLostError, match="HTTP 400"):
         await result_of_an_error(b"4")
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"400 Bad Request"])
+async def test_an_answer_for_another_call_ends_its_connection(status: bytes) -> None:
+    """All that follow on it would be one behind."""
+    body = b'{"jsonrpc": "2.0", "id": 4, "error": {"code": -32600, "message": "broken"}}'
+    head = OK.replace(b"200 OK", status) + b"Content-Length: %d\r\n\r\n" % len(body)
+    async with client_of(answers(head + body)) as client:
+        response = await client.send(client.head("POST"), b"{}")
+        assert client._idle
+        with pytest.raises(ConnectionLostError):
+            await read_result(response, 5, 1 << 20, lambda message: None)
+        await asyncio.sleep(0)
+        assert client._take_idle() is None
 
 
 async def result_of_an_error(given: bytes) -> None:

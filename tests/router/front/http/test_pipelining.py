@@ -28,13 +28,29 @@ async def test_a_whole_call_is_answered_before_what_follows_is_refused(junk: byt
         assert await connection.closed() == b""
 
 
-async def test_a_long_call_outlasts_what_follows_it() -> None:
+@pytest.mark.parametrize("behind", [b"garbage\r\n\r\n", b"POST /mcp HTTP/1.1\r\nHost: "])
+async def test_a_long_call_outlasts_what_follows_it(behind: bytes) -> None:
     async with serving(limits=Limits(header_s=0.1)) as served:
         session = await served.open_session()
         connection = await served.connect()
-        connection.send(request(served.port, call("slow"), headers=session) + b"garbage\r\n\r\n")
+        connection.send(request(served.port, call("slow"), headers=session) + behind)
         await served.gateway.entered.acquire()
         await asyncio.sleep(0.3)  # no head is being received that could be late
+        served.gateway.leave.set()
+        assert (await connection.answer()).status == 200
+        assert (await connection.closed())[:13] in (b"", b"HTTP/1.1 408 ")
+
+
+async def test_a_call_is_answered_if_the_body_of_one_behind_it_cannot_be_read() -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        whole = request(served.port, call("slow"), headers=session)
+        chunked = request(
+            served.port, b"", headers=[*session, ("Transfer-Encoding", "chunked")], without=["Content-Length"]
+        )
+        connection = await served.connect()
+        connection.send(whole + chunked + b"zz\r\n")
+        await served.gateway.entered.acquire()
         served.gateway.leave.set()
         assert (await connection.answer()).status == 200
         assert await connection.closed() == b""

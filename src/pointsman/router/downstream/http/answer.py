@@ -13,6 +13,7 @@ from pointsman.core.model import Json
 from pointsman.core.rounds import own_round
 from pointsman.core.wire import InvalidJsonError
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
+from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER
 from pointsman.router.downstream.http.event_stream import EventStreamParser
 from pointsman.router.downstream.http.exchange import HttpResponse
 from pointsman.router.downstream.http.failures import FAILURES, failure_reason, status_reason
@@ -64,6 +65,10 @@ class IncomingAnswer:
             self.lease = None
 
 
+class ForeignAnswerError(ConnectionLostError):
+    """The answer is that of another request, perhaps another caller's: those that follow may be as well."""
+
+
 async def read_result(
     response: HttpResponse, number: int, limit_bytes: int, on_message: OnMessage, memory: AnswerMemory | None = None
 ) -> Json:
@@ -87,6 +92,9 @@ async def read_result(
     except FAILURES as error:
         response.close()
         raise ConnectionLostError(failure_reason(error)) from None
+    except ForeignAnswerError:
+        response.end_connection()
+        raise
     except BaseException:
         response.close()
         raise
@@ -157,7 +165,7 @@ def _answer_among(messages: Iterable[Json], number: int, on_message: OnMessage) 
             on_message(message)
         elif message.get("id") == number:
             return message
-    raise ConnectionLostError("it answered with JSON that is not the result of this call")
+    raise ForeignAnswerError("it answered with JSON that is not the result of this call")
 
 
 async def _answer_in_stream(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:
@@ -224,8 +232,11 @@ async def _error_answer(response: HttpResponse, number: int) -> Json:
     if 300 <= status < 400 or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         raise ConnectionLostError(status_reason(status))
     for message in await read_error(response):
-        # A server that did not read the request cannot name it; another number is that of another caller's.
-        if error_in(message) is not None and (message.get("id") == number or type(message.get("id")) is not int):
+        if error_in(message) is not None:
+            given = message.get("id")
+            # A server that did not read the request cannot name it: it writes null, a word, or always the same number.
+            if type(given) is int and given not in (number, *range(-1, HANDSHAKE_NUMBER + 1)):
+                raise ForeignAnswerError(status_reason(status))
             return message
     old = " (for an older server with SSE, set `transport: sse`)" if status in _NO_ENDPOINT else ""
     raise ConnectionLostError(status_reason(status) + old)

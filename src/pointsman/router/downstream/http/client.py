@@ -19,6 +19,7 @@ from pointsman.router.downstream.connection import (
     Authorizer,
     CallNotSentError,
     ConnectionLostError,
+    NewConnectionClosedError,
     SignInNeededError,
 )
 from pointsman.router.downstream.http.exchange import CLOSED, HttpConnection, HttpResponse
@@ -89,8 +90,9 @@ class HttpClient:
         """Send a request. Cancelling closes the connection, and so cancels the request.
 
         Raises:
-            CallNotSentError: no connection could be opened, or a new one was closed at once, so nothing was sent. The
-                server counts as unreachable.
+            CallNotSentError: no connection could be opened, or the only one was closed at once, so nothing was sent.
+                The server counts as unreachable.
+                NewConnectionClosedError: others are open, so it does not.
                 SignInNeededError: it was refused, and a person has to sign in first.
             ConnectionLostError: the exchange failed after the request was written.
         """
@@ -152,7 +154,11 @@ class HttpClient:
         except UnsentError as error:
             if was_idle:
                 raise
-            self.give_up(reason := failure_reason(error))
+            reason = failure_reason(error)
+            if self._open - {connection}:
+                self.check_reachable()
+                raise NewConnectionClosedError(reason) from None
+            self.give_up(reason)
             raise CallNotSentError(reason) from None
         except FAILURES as error:
             raise ConnectionLostError(failure_reason(error)) from None

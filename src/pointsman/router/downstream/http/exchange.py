@@ -124,6 +124,10 @@ class HttpResponse(Struct, eq=False):  # a struct, because each call makes one
         if not self.ended:
             self._connection.close()
 
+    def end_connection(self) -> None:
+        """Close the connection, also if another call has taken it: its answers are out of step."""
+        self._connection.close()
+
     async def _more(self) -> None:
         self._waiter = self._connection.loop.create_future()
         try:
@@ -347,7 +351,10 @@ class HttpConnection(asyncio.Protocol):
         response.end()
 
     def _end_exchange(self, *, keep_alive: bool) -> None:
-        """Return the connection to the pool; not if the server answered before it had read the whole request."""
+        """Return the connection to the pool; not if the server answered before all of the request was written.
+
+        Over TLS the transport does not say whether it was.
+        """
         if self._transport.get_write_buffer_size():
             self._transport.abort()
         elif keep_alive:

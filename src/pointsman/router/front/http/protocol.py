@@ -344,7 +344,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _head_is_late(self) -> None:
         self._request_timer = None
-        if self._reading_head and (self.cycle is None or self.cycle.response_complete):
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._expect(self._limits.header_s, self._head_is_late)  # a whole call is served before it
+        elif self._reading_head:
             self._answer_and_close(SLOW_HEAD)
         else:
             self.transport.abort()
@@ -456,6 +458,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def _answer_and_close(self, error: HttpError) -> None:
         if self.transport.is_closing():
             return
+        if self._reading_body and self.pipeline:
+            self._drop_queued()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if not self._reading_body:  # it is whole, and an error now would look like its answer
@@ -463,7 +467,7 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._reading_head = False  # none that could be late
                 self.flow.pause_reading()
                 return
-            if cycle.response_started or self.pipeline:
+            if cycle.response_started:
                 self.transport.abort()
                 return
         body = self.error_body[0](error)
@@ -471,6 +475,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self.coalescing.write_response(head, body)
         self.transport.close()
         self._start_read_timer()
+
+    def _drop_queued(self) -> None:
+        """Drop the queued request whose body cannot be read: those before it are whole, and are answered."""
+        self.pipeline.popleft()
+        self.cycle = self.pipeline[0][0] if self.pipeline else self._running
+        self._reading_body = False
+        self._stop_request_timer()
 
     async def _too_many_connections(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = overloaded(_TOO_MANY["share" if self._verdict == "share" else "full"])
