@@ -155,15 +155,6 @@ async def test_what_was_done_or_is_not_to_be_done_is_not_what_to_do(
     assert tool not in best
 
 
-@both_ways
-@pytest.mark.parametrize("ask", ["git rebase", "git stash", "git blame", "slack huddle", "memory backup"])
-async def test_what_no_tool_of_a_named_server_does_is_called_doubtful(
-    ask: str, embeddings: bool, catalogs: dict[bool, ToolCatalogService]
-) -> None:
-    results = (await catalogs[embeddings].search(ME, [ask], None, 5)).results
-    assert [found.tool.tool_name for found in results if found.relevance >= DOUBTFUL] == []
-
-
 @dataclass(frozen=True)
 class Everyday:
     """The share of requests whose tool must be first and among the first three; how often relevance may mislead."""

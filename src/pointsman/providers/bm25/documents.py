@@ -55,7 +55,6 @@ WEIGHTS: Mapping[Field, int] = {
 }
 FIELDS = tuple(WEIGHTS)
 IN_NAME = 1  # the bit of the first field
-IN_SERVER = 1 << FIELDS.index("server")
 IN_DESCRIPTION = 1 << FIELDS.index("description")
 PLURAL = 1 << len(FIELDS)  # a bit more, for a word that the name has in the plural: `list_issues`
 # The bit of each field, and what one of its tokens adds to a figure that has the count above the bits.

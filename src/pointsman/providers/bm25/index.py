@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.bm25.actions import KINDS, Kind, RequestKind
-from pointsman.providers.bm25.documents import IN_DESCRIPTION, IN_NAME, IN_SERVER, Prepared, Vocabulary
+from pointsman.providers.bm25.documents import IN_DESCRIPTION, Prepared, Vocabulary
 from pointsman.providers.bm25.language import is_english_catalog, is_foreign
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
 from pointsman.providers.bm25.postings import Floats, Postings
@@ -49,7 +49,6 @@ COSINE_DIGITS = 5  # so that equal tools have equal cosines: a product of matric
 TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
 SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
 SIMILAR_SENTENCE = 0.3  # the same for the sentence encoder
-SHORT = 3  # words of a query that may name a server and what none of its tools does
 FALL = 3  # how fast the tools behind the best lose relevance with their share of its score
 
 
@@ -342,19 +341,8 @@ class Index:
             other_removed=query.kinds[part] == self.documents[row].kind == "removes"
             and bool(objects)
             and not any(word.share for word in objects),
-            server_only=self._has_server_only(query, words, fields),
             done_already=query.kinds[part] == "done" and self.documents[row].kind not in (None, "reads"),
         )
-
-    def _has_server_only(self, query: Query, words: Sequence[Word], fields: Mapping[int, int]) -> bool:
-        """Whether all that a tool has of a short query is the name of its server, as `git_commit` of `git stash`."""
-        if len(query.tokens) > SHORT or all(word.share for word in words):
-            return False
-        known = [number for token in query.tokens if (number := self._number(token)) is not None]
-        in_name_alone = any(each & IN_NAME and not each & IN_SERVER for each in fields.values())
-        replaced = any(0 < word.share < 1 for word in words)  # the tool has words that stand for others
-        found = [fields[number] for number in known if number in fields]
-        return in_name_alone and not replaced and bool(found) and all(each & IN_SERVER for each in found)
 
     def _gain(self, token: str, row: int, corrections: Corrections, query: Query) -> float:
         """What a token brings to the score of one tool."""

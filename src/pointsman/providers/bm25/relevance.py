@@ -46,7 +46,6 @@ class Evidence:
     sentence: float | None  # between a part of the query and the tool by the sentence encoder, the best
     tools: int  # in the index: among many, a seeming match is more likely by chance
     other_removed: bool = False  # the request is to remove something that the tool, which removes, does not name
-    server_only: bool = False  # the tool has nothing of the request but the name of its server
     done_already: bool = False  # the request asks who or what did the thing that the tool does
 
 
@@ -54,8 +53,7 @@ def relevance(evidence: Evidence) -> float:
     figures = features(evidence)
     weights = next(each for each in (WORDS_ALONE, WITH_MEANING, WITH_SENTENCES) if len(each) == 1 + len(figures))
     found = at_least_by_words(chance(weights, figures), figures)
-    doubtful = evidence.other_removed or evidence.server_only or evidence.done_already
-    return min(found, UNSURE) if doubtful else found
+    return min(found, UNSURE) if evidence.other_removed or evidence.done_already else found
 
 
 def at_least_by_words(by_all: float, figures: Sequence[float]) -> float:
