@@ -129,5 +129,6 @@ def catalog_of(
         "cloud": cloud or CloudSearchProvider(),
     }
     sources = {server.id: server for server in servers}
-    entries = {server.id: {"bundled": "archive"} if server.bundled else None for server in servers}
+    bundled = {"bundled": "archive", "roots": {"app": "/srv/app"}}  # with all that its tools need
+    entries = {server.id: bundled if server.bundled else None for server in servers}
     return ToolCatalogService(config or config_of(entries), sources, providers, **more)

@@ -287,3 +287,17 @@ async def test_an_entry_that_becomes_bundled_is_listed_again() -> None:
         catalog.reconfigure(config_of({"s": entry}))
         [found] = (await catalog.available(ME)).tools
         assert len(found.document.examples) == count
+
+
+async def test_tools_that_need_roots_are_not_configured_until_there_are_some() -> None:
+    catalog = catalog_of(SmallServer("s", tool("read_file"), tool("documents_search")), config=config_of({"s": {}}))
+    without: Json = {"bundled": "archive"}
+    for entry, expected in (
+        (without, {"read_file": False, "documents_search": True}),
+        ({**without, "roots": {"app": "/srv/app"}}, {"read_file": True, "documents_search": True}),
+        (without, {"read_file": False, "documents_search": True}),
+        ({"command": "x"}, {"read_file": True, "documents_search": True}),
+    ):
+        catalog.reconfigure(config_of({"s": entry}))
+        found = (await catalog.available(ME)).tools
+        assert {one.tool_name: one.document.configured for one in found} == expected

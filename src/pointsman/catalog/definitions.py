@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -72,7 +72,12 @@ class KnownTool(msgspec.Struct, frozen=True, eq=False):
 
 
 def build_tools(
-    source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool], *, bundled: bool = False
+    source: ToolSource,
+    entries: dict[str, Json],
+    before: dict[str, KnownTool],
+    *,
+    bundled: bool = False,
+    not_configured: Container[str] = (),
 ) -> dict[str, KnownTool]:
     """Build the tools of a list; an unchanged definition keeps its object. Unusable definitions are skipped.
 
@@ -84,14 +89,15 @@ def build_tools(
         if encoded is None:
             continue
         digest = sha256(encoded).digest()
-        old = before.get(name)
-        if old is not None and old.digest == digest and old.document.server_name == source.name:
+        old, configured = before.get(name), name not in not_configured
+        if old is not None and old.digest == digest and _is_current(old.document, source, configured):
             tools[name] = old
         elif not _is_deep(entry, encoded):
             hidden = scan_hidden(name, entry) if _may_hide(encoded) else ()
             examples = example_requests_of(entry) if bundled else ()
             shown = without_examples(visible_tool(entry, encoded))
-            tools[name] = _build_tool(source, name, shown, examples, digest, hidden)
+            document = _document_of(source, name, shown, examples, configured)
+            tools[name] = _build_tool(source, name, shown, document, digest, hidden)
     return tools
 
 
@@ -122,21 +128,30 @@ def encode_entry(entry: Json) -> bytes | None:
         return None
 
 
-def _build_tool(
-    source: ToolSource, name: str, tool: Json, examples: tuple[str, ...], digest: bytes, hidden: tuple[Flag, ...]
-) -> KnownTool:
-    key = str(ToolKey(source.id, name))
-    schema = tool.get("inputSchema", {})
-    document = ToolDocument(
-        tool_key=key,
+def _is_current(document: ToolDocument, source: ToolSource, configured: bool) -> bool:
+    """Whether what the configuration adds to a definition is as it was."""
+    return document.server_name == source.name and document.configured == configured
+
+
+def _document_of(
+    source: ToolSource, name: str, tool: Json, examples: tuple[str, ...], configured: bool
+) -> ToolDocument:
+    return ToolDocument(
+        tool_key=str(ToolKey(source.id, name)),
         tool_name=name,
         server_name=source.name,
         description=tool.get("description", ""),
-        input_schema=schema,
+        input_schema=tool.get("inputSchema", {}),
         title=_title_of(tool),
         examples=examples,
+        configured=configured,
     )
-    check = ArgumentCheck(key, schema)
+
+
+def _build_tool(
+    source: ToolSource, name: str, tool: Json, document: ToolDocument, digest: bytes, hidden: tuple[Flag, ...]
+) -> KnownTool:
+    check = ArgumentCheck(document.tool_key, tool.get("inputSchema", {}))
     for_apps, effect = is_for_apps_only(tool), claimed_effect(tool)
     return KnownTool(source.id, name, tool, digest, document, check, for_apps, effect, hidden)
 

@@ -79,6 +79,7 @@ class ToolCatalogService:
         self.identities = identities or Identities()  # without a source nobody can sign in
         self.rights = self._index(config)
         self.bundled_servers = _bundled_servers(config)
+        self._not_configured = _tools_not_configured(config)
         self._sources = sources
         self._providers = providers
         self._wall_clock = wall_clock
@@ -94,8 +95,10 @@ class ToolCatalogService:
     def reconfigure(self, config: GatewayConfig) -> None:
         """Apply a configuration, also to requests under way."""
         self.rights = self._index(config)
-        before, self.bundled_servers = self.bundled_servers, _bundled_servers(config)
-        self._lists.keep_only(config.servers.keys() - (before ^ self.bundled_servers))
+        bundled, not_configured = self.bundled_servers, self._not_configured
+        self.bundled_servers, self._not_configured = _bundled_servers(config), _tools_not_configured(config)
+        rebuilt = {server_id for server_id, _ in not_configured.items() ^ self._not_configured.items()}
+        self._lists.keep_only(config.servers.keys() - rebuilt - (bundled ^ self.bundled_servers))
         self._key_index.keep_only(config.servers)
         self._last.reconfigure()
         self._reconfigured.set()
@@ -410,7 +413,8 @@ class ToolCatalogService:
     def _build_tools(
         self, source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]
     ) -> dict[str, KnownTool]:
-        tools = build_tools(source, entries, before, bundled=source.id in self.bundled_servers)
+        bundled, not_configured = source.id in self.bundled_servers, self._not_configured.get(source.id, ())
+        tools = build_tools(source, entries, before, bundled=bundled, not_configured=not_configured)
         new = {name: tool.digest for name, tool in tools.items() if before.get(name) is not tool}
         if not self.admission.reports_changes(source.id):
             self._history.record(source.id, new)
@@ -493,6 +497,12 @@ class ToolCatalogService:
 def _bundled_servers(config: GatewayConfig) -> frozenset[str]:
     """The servers that are part of Pointsman: they check arguments themselves and are trusted with caller ids."""
     return frozenset(server_id for server_id, server in config.servers.items() if server.bundled is not None)
+
+
+def _tools_not_configured(config: GatewayConfig) -> dict[str, frozenset[str]]:
+    """By server, the tools that refuse every call because a key that they need is not set."""
+    named = ((server_id, server.tools_not_configured) for server_id, server in config.servers.items())
+    return {server_id: tools for server_id, tools in named if tools}
 
 
 def _not_running(source: ToolSource | None) -> ListFailure:

@@ -18,6 +18,7 @@ class ToolDocument(Struct, frozen=True, eq=False, weakref=True):
     input_schema: Mapping[str, Any]
     title: str = ""
     examples: tuple[str, ...] = ()  # requests that it is for; they are compared by meaning alone
+    configured: bool = True  # False: it refuses every call until the operator has set what it needs
 
 
 class SearchRequest(Struct, frozen=True):

@@ -10,6 +10,7 @@ import weakref
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
 from pointsman.providers.bm25.provider import BM25SearchProvider
@@ -54,6 +55,15 @@ async def test_the_right_tool_is_among_the_first_three(request_text: str, wanted
 )
 async def test_a_request_that_nothing_fits_gets_low_figures_or_none(nonsense: str, embeddings: bool) -> None:
     assert all(hit.relevance < 0.2 for hit in await search(nonsense, embeddings=embeddings))
+
+
+async def test_a_tool_that_is_not_configured_comes_behind_one_that_is() -> None:
+    ready = document("files:read_text", "Reads a text file")
+    for configured in (True, False):
+        near = structs.replace(document("archive:read_file", "Reads a text file"), configured=configured)
+        [first, second] = await search("read a file", tools=[near, ready], most=2)
+        assert (first.tool_key == "archive:read_file") == configured
+        assert second.relevance < first.relevance
 
 
 async def test_a_request_in_the_tools_own_words_gets_a_high_figure() -> None:

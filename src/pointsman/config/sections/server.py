@@ -209,6 +209,11 @@ class Server(Part):
     roots: Mapping[RootName, LocalPath] = {}
     """`bundled: archive` only: folders it may read, each under a name of letters, digits, `_`, `-` and `.`."""
 
+    @property
+    def tools_not_configured(self) -> frozenset[str]:
+        """Its tools that refuse every call, because a key that they need is not set."""
+        return _NEED_ROOTS if self.bundled == "archive" and not self.roots else frozenset()
+
     @model_validator(mode="after")
     def _check_kind(self) -> Server:
         kinds = [name for name in ("bundled", "command", "url") if getattr(self, name) is not None]
@@ -281,6 +286,8 @@ def _check_oauth(url: str, headers: Mapping[str, SecretStr]) -> None:
     if not is_private_link(url):
         raise ValueError("`oauth` needs an https:// URL: a token on plain HTTP can be read on its way")
 
+
+_NEED_ROOTS = frozenset({"grep_codebase", "read_file"})  # of the archive
 
 # Keys that only some kinds of server have. One without effect is rejected rather than ignored.
 _ALLOWED_WITH = {

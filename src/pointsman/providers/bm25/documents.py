@@ -182,8 +182,9 @@ def lean(document: ToolDocument) -> ToolDocument:
     """A copy without what search does not read, for caches of many documents."""
     texts = texts_of(document)
     schema = LeanSchema(texts["parameter"], texts["parameter description"])
-    names = document.tool_key, document.tool_name, document.server_name
-    return ToolDocument(*names, texts["description"], schema, texts["title"], document.examples)
+    return msgspec.structs.replace(
+        document, description=texts["description"], input_schema=schema, title=texts["title"]
+    )
 
 
 def _parameter_texts(schema: Mapping[str, Any]) -> tuple[str, str]:

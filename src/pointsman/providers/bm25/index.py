@@ -44,6 +44,7 @@ SAME_SERVER = 1.4  # by words, for the tools of the server that fits the step be
 UNKNOWN_KIND = 0.95  # and to one whose name does not say which of both it does
 OTHER_NUMBER = 0.95  # to one whose name has a word in the singular where the request has the plural, and the reverse
 DEPRECATED = 0.9  # to one that calls itself so, and mostly names the one that replaces it
+NOT_CONFIGURED = 0.5  # to one that refuses every call until the operator has set what it needs
 LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small catalog, the best of a bad lot is noise
 COSINE_DIGITS = 5  # so that equal tools have equal cosines: a product of matrices differs in the last bits
 TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
@@ -124,6 +125,7 @@ class Index:
         self._name_coverage = NameCoverage(documents, self._postings.idf)
         self._servers = np.unique([tool.server_name for tool in tools], return_inverse=True)[1]
         self._deprecated = np.array([document.deprecated for document in documents], dtype=bool)
+        self._not_configured = np.array([not tool.configured for tool in tools], dtype=bool)
         self._of_kind: dict[Kind, NDArray[np.bool_]] = {
             kind: np.array([document.kind == kind for document in documents]) for kind in KINDS
         }
@@ -270,10 +272,11 @@ class Index:
 
     def _agreement(self, query: Query) -> Floats:
         """For each part of a query and each tool: less than 1 if their kinds or the number of a word differ, or for a
-        tool that calls itself deprecated.
+        tool that calls itself deprecated or is not configured.
         """
         factors = np.ones((len(query.kinds), len(self.documents)))
         factors[:, self._deprecated] = DEPRECATED
+        factors[:, self._not_configured] *= NOT_CONFIGURED
         for part, kind in zip(factors, query.kinds, strict=True):
             if kind is not None:
                 agreement = np.full(len(part), UNKNOWN_KIND)
