@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pointsman.catalog.results import MAX_LIFT
 from pointsman.providers.base import SearchHits, SearchRequest, ToolDocument
-from pointsman.providers.bm25.names import ONE_OF_SEVERAL, OTHERS, ExactNames
+from pointsman.providers.bm25.names import OF_NAMED_SERVER, ONE_OF_SEVERAL, OTHERS, ExactNames
 from pointsman.providers.bm25.provider import BM25SearchProvider
 from pointsman.providers.bm25.query import parse
 
@@ -192,3 +192,30 @@ def test_to_have_got_something_asks_for_no_tool_that_gets(query: str) -> None:
 @pytest.mark.parametrize("query", ["get the channels", "she got the file, get me mine", "I have got to get the files"])
 def test_other_forms_of_to_get_do(query: str) -> None:
     assert "get" in parse(query).tokens
+
+
+@pytest.mark.parametrize("embeddings", [False, True], ids=["words", "embeddings"])
+@pytest.mark.parametrize(
+    "query", ["tracker", "Tracker MCP", "use the tracker server", "what can the tracker do?", "list all tracker tools"]
+)
+async def test_a_request_that_names_only_a_server_gets_its_tools(query: str, embeddings: bool) -> None:
+    tools = [*ISSUES, *documents()]
+    hits = await BM25SearchProvider(embeddings).search(SearchRequest((query,), None, tools, len(ISSUES)))
+    assert {hit.tool_key for hit in hits} == {tool.tool_key for tool in ISSUES}
+    assert all(hit.relevance >= OF_NAMED_SERVER for hit in hits)
+
+
+@pytest.mark.parametrize(
+    "query", ["get the tracker", "erase the tracker", "list tracker", "without the tracker", "what can you do", "tools"]
+)
+async def test_a_request_that_names_more_or_no_server_does_not_raise_its_tools(query: str) -> None:
+    tools = [*ISSUES, *documents()]
+    hits = await BM25SearchProvider(embeddings=False).search(SearchRequest((query,), None, tools, len(tools)))
+    assert any(hit.relevance < OF_NAMED_SERVER for hit in hits if hit.tool_key.startswith("tracker:")) or not hits
+
+
+@pytest.mark.parametrize("shown", ["Tracker", "tracker-mcp", "The Tracker Server"])
+async def test_the_words_of_a_name_that_mean_a_server_do_not_count(shown: str) -> None:
+    tools = [ToolDocument(f"t:{one.tool_name}", one.tool_name, shown, one.description, {}) for one in ISSUES]
+    hits = await BM25SearchProvider(embeddings=False).search(SearchRequest(("tracker",), None, tools, 5))
+    assert [hit.relevance >= OF_NAMED_SERVER for hit in hits] == [True] * len(ISSUES)

@@ -14,7 +14,7 @@ from pointsman.providers.base import ToolDocument
 from pointsman.providers.bm25.actions import KINDS, Kind, RequestKind
 from pointsman.providers.bm25.documents import IN_DESCRIPTION, Prepared, Vocabulary
 from pointsman.providers.bm25.language import is_english_catalog, is_foreign
-from pointsman.providers.bm25.names import ExactNames, NameCoverage
+from pointsman.providers.bm25.names import ExactNames, NameCoverage, ServerNames
 from pointsman.providers.bm25.postings import Floats, Postings
 from pointsman.providers.bm25.query import FAINT_WEIGHT, PAIR_LENGTH, Query
 from pointsman.providers.bm25.relevance import Evidence, relevance
@@ -118,6 +118,7 @@ class Index:
     ) -> None:
         self.tool_keys = [tool.tool_key for tool in tools]
         self.exact_names = ExactNames(tools)
+        self.server_names = ServerNames(tools)
         self.documents = documents
         self.vocabulary = vocabulary
         self._meaning = meaning

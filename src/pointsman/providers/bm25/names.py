@@ -1,4 +1,4 @@
-"""Tool names in a query: exact ones in any spelling (`read_file`, `readFile`, `files:read-file`), and parts of them."""
+"""Names in a query: of tools in any spelling (`read_file`, `readFile`, `files:read-file`) or in part; of servers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ SURE = 0.99  # the relevance of the one tool with that name
 ONE_OF_SEVERAL = 0.95  # and of each, if several servers have a tool of that name
 OTHERS = 0.9  # the most that any other tool gets: close, but far enough that usage cannot lift it past the name
 NOTE = "exact name"
+OF_NAMED_SERVER = 0.5  # the least relevance of a tool whose server is all that a query names
 
 _IDENTIFIER = re.compile(r"[^\W_](?:_+|[-.:])[^\W_]|[a-z][A-Z]")
 _FORBIDDEN = re.compile(
@@ -25,6 +26,14 @@ _FORBIDDEN = re.compile(
     r"(?: (?:use|using|call|calling|run|running|want|the|tool)){0,4} (\S{1,200}(?:,? (?:or|nor|and) \S{1,200}){0,4})",
     re.IGNORECASE,
 )
+# Words beside the name of a server that ask for no more than its tools, alone or only with one of `_TOOLS`: `list the
+# github tools` does, `list github` does not.
+_BESIDE = "a at can do does from in me my of on our please the use using via what with"
+_BESIDE_TOOLS = "all any are available get give has have i is list offer offers see show there which you"
+_TOOLS = "actions capabilities commands functions mcp server servers tool tools"
+_NEED_TOOLS, _FOR_TOOLS = frozenset(_BESIDE_TOOLS.split()), frozenset(_TOOLS.split())
+_FILLERS = frozenset(_BESIDE.split()) | _NEED_TOOLS | _FOR_TOOLS
+_SERVER_WORDS = re.compile(r"[^\W_]+")
 _AND = re.compile(r",? (?:or|nor|and) ")
 _MARKS = ".,;:!?"
 
@@ -63,6 +72,45 @@ class ExactNames:
 
     def _is_name(self, word: str) -> bool:
         return _IDENTIFIER.search(word) is not None and squeezed(word) in self._rows
+
+
+class ServerNames:
+    """The servers of one set of tools, by the words of their ids and names."""
+
+    def __init__(self, tools: Sequence[ToolDocument]) -> None:
+        self._rows: dict[str, list[int]] = {}
+        spellings = cache(_spellings_of_server)  # few servers, each with many tools
+        for row, tool in enumerate(tools):
+            for spelling in spellings(tool.tool_key.removesuffix(tool.tool_name), tool.server_name):
+                self._rows.setdefault(spelling, []).append(row)
+
+    def rows(self, query: str) -> list[int]:
+        """The rows of a server's tools if the query names nothing else: `github`, `what can the git server do`."""
+        if len(query) > MAX_CHARS:
+            return []
+        said = _plain_words(query)
+        if not _NEED_TOOLS.isdisjoint(said) and _FOR_TOOLS.isdisjoint(said):
+            return []
+        return self._rows.get(_without_fillers(said), [])
+
+
+def _spellings_of_server(server_id: str, name: str) -> set[str]:
+    return {_without_fillers(_plain_words(text)) for text in (server_id, name)} - {""}
+
+
+def _plain_words(text: str) -> list[str]:
+    return _SERVER_WORDS.findall(text.lower())
+
+
+def _without_fillers(said: Iterable[str]) -> str:
+    return squeezed("".join(word for word in said if word not in _FILLERS))
+
+
+def raise_named(fit: Floats, rows: Sequence[int]) -> None:
+    """Raise the relevance of the tools of a server that a query names, in place, and leave their order as it is."""
+    if rows:
+        named = list(rows)
+        fit[named] = np.maximum(fit[named], OF_NAMED_SERVER + fit[named] / 10)
 
 
 def put_first(fit: Floats, rows: Sequence[int]) -> None:

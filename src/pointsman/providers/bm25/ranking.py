@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
 from pointsman.providers.bm25.documents import FIELDS, Prepared, Vocabulary
 from pointsman.providers.bm25.language import seems_english
-from pointsman.providers.bm25.names import NOTE, put_first
+from pointsman.providers.bm25.names import NOTE, put_first, raise_named
 from pointsman.providers.bm25.postings import Floats
 from pointsman.providers.bm25.query import Query, parse_all
 from pointsman.providers.bm25.spelling import with_common_words
@@ -45,7 +45,8 @@ def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = No
     scored = [index.score(*each) for each in zip(parsed, sentences, strict=True)]
     *fits, context_fit = map(index.fit_of, scored)
     named = [index.exact_names.rows(text) for text in texts]
-    for fit, rows in zip(fits, named, strict=True):
+    for fit, text, rows in zip(fits, texts, named, strict=True):
+        raise_named(fit, index.server_names.rows(text))
         put_first(fit, rows)
     exact = frozenset(chain.from_iterable(named))
     fused = fuse(fits, context_fit, request.max_results, exact, request.least_each)
