@@ -23,7 +23,7 @@ class CallNotSentError(ConnectionLostError):
 
 
 class NewConnectionClosedError(CallNotSentError):
-    """The server closed a new connection at once, while others to it are open: it may have too many."""
+    """The server closed a new connection at once: it may have too many, and it can still be reached."""
 
     over = False
 

@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from pointsman.core.errors import DownstreamError
 from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.http.answer import read_result
 from pointsman.router.downstream.http.exchange import HttpConnection
-from tests.router.downstream.http_answers import BODY, OK, WHOLE, answers, client_of, get
+from tests.router.downstream.http_answers import BODY, WHOLE, answers, client_of, get
+from tests.router.downstream.http_parts import PATIENCE_S
 
 LARGE = b"{" + b" " * (8 << 20) + b"}"  # more than the buffers of both sockets
 
@@ -55,7 +57,7 @@ async def test_an_answer_before_the_request_was_read_ends_the_connection() -> No
         response = await client.send(client.head("POST"), LARGE)
         assert await response.read() == BODY
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 assert await get(client) == BODY
         finally:
             over.set()
@@ -64,7 +66,7 @@ async def test_an_answer_before_the_request_was_read_ends_the_connection() -> No
 
 @pytest.mark.parametrize("given", [b"null", b'"server-error"', b"5", b"0", b"1", b"-1"])
 async def test_an_error_that_names_no_other_call_is_the_answer(given: bytes) -> None:
-    with pytest.raises(Exception, match="broken"):
+    with pytest.raises(DownstreamError, match="broken"):
         await result_of_an_error(given)
 
 
@@ -74,23 +76,54 @@ async def test_an_error_for_another_call_is_not_the_answer() -> None:
         await result_of_an_error(b"4")
 
 
+ERROR, RESULT = b'"error": {"code": -32600, "message": "broken"}', b'"result": {}'
+
+
 @pytest.mark.parametrize("status", [b"200 OK", b"400 Bad Request"])
-async def test_an_answer_for_another_call_ends_its_connection(status: bytes) -> None:
+@pytest.mark.parametrize("content", [ERROR, RESULT], ids=["error", "result"])
+async def test_an_answer_for_another_call_ends_its_connection(status: bytes, content: bytes) -> None:
     """All that follow on it would be one behind."""
-    body = b'{"jsonrpc": "2.0", "id": 4, "error": {"code": -32600, "message": "broken"}}'
-    head = OK.replace(b"200 OK", status) + b"Content-Length: %d\r\n\r\n" % len(body)
-    async with client_of(answers(head + body)) as client:
+    assert not await keeps_connection(status, b'{"jsonrpc": "2.0", "id": 4, %b}' % content)
+
+
+async def test_an_event_for_another_call_ends_its_connection_if_no_other_answers() -> None:
+    event = b'data: {"jsonrpc": "2.0", "id": 4, "result": {}}\n\n'
+    assert not await keeps_connection(b"200 OK", event, b"text/event-stream")
+
+
+@pytest.mark.parametrize("content", [b'{"id": null, %b}' % ERROR, b'{"id": 0, %b}' % RESULT, b'{"error": "x"}', b"[]"])
+@pytest.mark.parametrize("status", [b"200 OK", b"400 Bad Request"])
+async def test_what_names_no_other_call_does_not_end_the_connection(status: bytes, content: bytes) -> None:
+    """Another call may have taken it."""
+    assert await keeps_connection(status, content)
+
+
+async def test_an_error_that_names_no_call_is_passed_on_under_200() -> None:
+    with pytest.raises(DownstreamError, match="broken"):
+        await result_of(b"200 OK", b'{"jsonrpc": "2.0", "id": null, %b}' % ERROR)
+
+
+async def keeps_connection(status: bytes, body: bytes, kind: bytes = b"application/json") -> bool:
+    """Whether the connection of an answer that is none for call 5 can be used again."""
+    async with client_of(answers(answer_with(status, body, kind))) as client:
         response = await client.send(client.head("POST"), b"{}")
-        assert client._idle
-        with pytest.raises(ConnectionLostError):
+        await asyncio.sleep(0)
+        with pytest.raises((ConnectionLostError, DownstreamError)):
             await read_result(response, 5, 1 << 20, lambda message: None)
         await asyncio.sleep(0)
-        assert client._take_idle() is None
+        return client._take_idle() is not None
 
 
 async def result_of_an_error(given: bytes) -> None:
-    body = b'{"jsonrpc": "2.0", "id": %b, "error": {"code": -32600, "message": "broken"}}' % given
-    head = OK.replace(b"200 OK", b"400 Bad Request") + b"Content-Length: %d\r\n\r\n" % len(body)
-    async with client_of(answers(head + body)) as client:
+    await result_of(b"400 Bad Request", b'{"jsonrpc": "2.0", "id": %b, %b}' % (given, ERROR))
+
+
+async def result_of(status: bytes, body: bytes) -> None:
+    async with client_of(answers(answer_with(status, body))) as client:
         response = await client.send(client.head("POST"), b"{}")
         await read_result(response, 5, 1 << 20, lambda message: None)
+
+
+def answer_with(status: bytes, body: bytes, kind: bytes = b"application/json") -> bytes:
+    head = b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (status, kind, len(body))
+    return head + body

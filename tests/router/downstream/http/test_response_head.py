@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError
+from pointsman.router.downstream.connection import ConnectionLostError, NewConnectionClosedError
 from pointsman.router.downstream.http.exchange import HttpConnection, ResponseHead
 from pointsman.router.downstream.http.failures import FAILURES, UnsentError
 from pointsman.router.serving.repeated_head import RepeatedHead
@@ -124,8 +124,11 @@ async def test_a_call_on_a_new_connection_that_is_closed_at_once_was_not_sent(mo
             writer.connection_lost(ConnectionResetError())  # before the queue writes
 
         monkeypatch.setattr(WriteQueue, "add", lose)
-        with pytest.raises(CallNotSentError, match="closed the connection"):
+        with pytest.raises(NewConnectionClosedError, match="closed the connection") as refused:
             await client.send(client.head("POST"), b"{}")
+        monkeypatch.undo()
+        assert not refused.value.over
+        assert await get(client) == BODY  # the server can still be reached
 
 
 LENGTHS = st.one_of(

@@ -29,6 +29,9 @@ _NO_ENDPOINT = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 _ERROR_BYTES = 64 * 1024  # read of an error page
 _OWN_ROUND_BYTES = 128 * 1024  # more take a millisecond to decode
 _NOT_JSON = "it answered with something that is not JSON"
+_NOT_THE_RESULT = "it answered with JSON that is not the result of this call"
+_CUT = "it ended its answer before the result"
+_PLACEHOLDER_IDS = (-1, 0, HANDSHAKE_NUMBER)
 
 OnMessage = Callable[[Json], None]
 """Called with each notification and question. Raises BudgetExceededError when there are too many."""
@@ -38,7 +41,7 @@ class StreamCutError(ConnectionLostError):
     """A stream ended before its answer, but its events have ids: it can be resumed."""
 
     def __init__(self, last_event_id: str, retry_ms: int | None) -> None:
-        super().__init__("it ended its answer before the result")
+        super().__init__(_CUT)
         self.last_event_id = last_event_id
         self.retry_ms = retry_ms
 
@@ -66,7 +69,7 @@ class IncomingAnswer:
 
 
 class ForeignAnswerError(ConnectionLostError):
-    """The answer is that of another request, perhaps another caller's: those that follow may be as well."""
+    """The answer is that of another call, perhaps another caller's: those that follow may be as well."""
 
 
 async def read_result(
@@ -160,12 +163,26 @@ async def _read_answer(
 
 
 def _answer_among(messages: Iterable[Json], number: int, on_message: OnMessage) -> Json:
+    foreign = False
     for message in messages:
         if "method" in message:
             on_message(message)
         elif message.get("id") == number:
             return message
-    raise ForeignAnswerError("it answered with JSON that is not the result of this call")
+        elif _is_of_another_call(message, number):
+            foreign = True
+        elif error_in(message) is not None:
+            return message
+    raise (ForeignAnswerError if foreign else ConnectionLostError)(_NOT_THE_RESULT)
+
+
+def _is_of_another_call(message: Json, number: int) -> bool:
+    """Whether a response names another call.
+
+    A server that could not read a request answers it under null, a word, or always the same number.
+    """
+    given = message.get("id")
+    return type(given) is int and given != number and given not in _PLACEHOLDER_IDS
 
 
 async def _answer_in_stream(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:
@@ -174,6 +191,7 @@ async def _answer_in_stream(response: HttpResponse, number: int, answer: Incomin
     size = 0
     last_id: str | None = None
     retry_ms: int | None = None
+    foreign = False
     try:
         while chunk := await response.read():
             size += len(chunk)
@@ -187,13 +205,15 @@ async def _answer_in_stream(response: HttpResponse, number: int, answer: Incomin
                         on_message(message)
                     elif message.get("id") == number:
                         return message
+                    else:
+                        foreign = foreign or _is_of_another_call(message, number)
             await answer.adjust_lease(parser.held)
     except FAILURES:
         if not last_id:
             raise
     if last_id:
         raise StreamCutError(last_id, retry_ms)
-    raise ConnectionLostError("it ended its answer before the result")
+    raise (ForeignAnswerError if foreign else ConnectionLostError)(_CUT)
 
 
 def _refuse_kind(kind: str) -> NoReturn:
@@ -232,11 +252,9 @@ async def _error_answer(response: HttpResponse, number: int) -> Json:
     if 300 <= status < 400 or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         raise ConnectionLostError(status_reason(status))
     for message in await read_error(response):
+        if "method" not in message and _is_of_another_call(message, number):
+            raise ForeignAnswerError(status_reason(status))
         if error_in(message) is not None:
-            given = message.get("id")
-            # A server that did not read the request cannot name it: it writes null, a word, or always the same number.
-            if type(given) is int and given not in (number, *range(-1, HANDSHAKE_NUMBER + 1)):
-                raise ForeignAnswerError(status_reason(status))
             return message
     old = " (for an older server with SSE, set `transport: sse`)" if status in _NO_ENDPOINT else ""
     raise ConnectionLostError(status_reason(status) + old)

@@ -89,11 +89,12 @@ class HttpClient:
     def send(self, head: bytes, body: bytes | None = None) -> Coroutine[Any, Any, HttpResponse]:
         """Send a request. Cancelling closes the connection, and so cancels the request.
 
+        Returns the inner coroutine instead of awaiting it: each one more takes part in every call.
+
         Raises:
-            CallNotSentError: no connection could be opened, or the only one was closed at once, so nothing was sent.
-                The server counts as unreachable.
-                NewConnectionClosedError: others are open, so it does not.
-                SignInNeededError: it was refused, and a person has to sign in first.
+            NewConnectionClosedError: a new connection was closed before the request was written.
+            SignInNeededError: the request was refused, and a person has to sign in first.
+            CallNotSentError: no connection could be opened; the server counts as unreachable.
             ConnectionLostError: the exchange failed after the request was written.
         """
         if self._authorizer is None:
@@ -146,7 +147,7 @@ class HttpClient:
         return await self._exchange(connection, data)
 
     async def _exchange(self, connection: HttpConnection, data: bytes) -> HttpResponse:
-        """Raises UnsentError, if the connection was idle before; CallNotSentError, ConnectionLostError."""
+        """Raises UnsentError, if the connection was idle before; NewConnectionClosedError, ConnectionLostError."""
         was_idle = connection.idle_since > 0
         answer = connection.send(data)
         try:
@@ -154,12 +155,7 @@ class HttpClient:
         except UnsentError as error:
             if was_idle:
                 raise
-            reason = failure_reason(error)
-            if self._open - {connection}:
-                self.check_reachable()
-                raise NewConnectionClosedError(reason) from None
-            self.give_up(reason)
-            raise CallNotSentError(reason) from None
+            raise NewConnectionClosedError(failure_reason(error)) from None
         except FAILURES as error:
             raise ConnectionLostError(failure_reason(error)) from None
         except BaseException:

@@ -36,7 +36,7 @@ _DEFLATE_METHOD: Final = 8  # in the first byte of a zlib stream
 CUT_OFF = "its answer was cut off or could not be unpacked"
 CLOSED = "it closed the connection before it answered"
 NOT_HTTP = "its answer is not HTTP"
-UNASKED = "a response without a request"
+UNASKED = "it sent something before it was asked"
 
 
 class Owner(Protocol):
@@ -261,7 +261,7 @@ class HttpConnection(asyncio.Protocol):
             self._poll.register(handle.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        if self._unsent:  # the connection was idle, and nothing has been asked yet
+        if self._unsent:  # the request is still in the write queue, so this cannot be its answer
             self._fail(UnsentError(UNASKED))
             return
         begins = not self._reading
