@@ -17,7 +17,11 @@ class ConnectionLostError(Exception):
 
 
 class CallNotSentError(ConnectionLostError):
-    """The connection was over before the call was sent."""
+    """The connection was over before the call was sent, so it did not run, and may be sent again.
+
+    Over HTTP a kept connection that turns out closed is replaced without this error (`HttpClient._send`). Where `over`,
+    the server is disconnected and connected anew; in each case the executor sends the call once the server is back.
+    """
 
     over = True
 

@@ -8,13 +8,15 @@ from typing import Self
 
 from msgspec import Struct
 
-_LENGTH_LINE = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})\r\n", re.IGNORECASE)
 _MOST_DIGITS = 9
+_LENGTH_LINE = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,%d})\r\n" % _MOST_DIGITS, re.IGNORECASE)
 _MOST_BYTES = 4096  # a longer head is parsed each time: a thousand connections must not keep 64 MB of them
 
 
 class RepeatedHead(Struct, frozen=True, eq=False):
-    """The head of a message that a parser has accepted, for the next one that begins with the same bytes."""
+    """The head of a message that a parser has accepted, for the next one that has the same bytes but for the digits of
+    Content-Length.
+    """
 
     before: bytes  # the bytes up to the digits
     after: bytes  # those behind them, with the blank line
@@ -39,9 +41,9 @@ class RepeatedHead(Struct, frozen=True, eq=False):
 
     def body_in(self, data: bytes) -> bytes | None:
         """Return the body if `data` is one whole message with this head, and nothing else."""
-        digits = len(self.before)
-        end = data.find(b"\r", digits, digits + _MOST_DIGITS + 1)
+        start = len(self.before)
+        end = data.find(b"\r", start, start + _MOST_DIGITS + 1)
         if not data.startswith(self.before) or not data.startswith(self.after, end):
             return None
-        length, body = data[digits:end], data[end + len(self.after) :]
+        length, body = data[start:end], data[end + len(self.after) :]
         return body if length.isdigit() and int(length) == len(body) else None

@@ -6,15 +6,12 @@ import asyncio
 import gzip
 from contextlib import suppress
 
-import httptools
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pointsman.router.downstream.connection import ConnectionLostError, NewConnectionClosedError
-from pointsman.router.downstream.http.exchange import HttpConnection, ResponseHead
+from pointsman.router.downstream.http.exchange import HttpConnection
 from pointsman.router.downstream.http.failures import FAILURES, UnsentError
-from pointsman.router.serving.repeated_head import RepeatedHead
+from pointsman.router.downstream.http.response_head import ResponseHead
 from pointsman.router.serving.write_queue import WriteQueue, Writer
 from tests.router.downstream.http_answers import BODY, CHUNKED, OK, WHOLE, answers, client_of, get
 
@@ -89,9 +86,17 @@ async def test_a_response_that_repeats_a_head_means_what_it_would_mean_alone(wha
 )
 async def test_no_other_head_than_that_of_a_plain_response_is_remembered(answer: bytes) -> None:
     async with client_of(answers(answer)) as client:
+        connections: list[HttpConnection] = []
+        connect = client._connect
+
+        async def connect_and_note() -> HttpConnection:
+            connections.append(await connect())
+            return connections[-1]
+
+        client._connect = connect_and_note  # type: ignore[method-assign]
         with suppress(ConnectionLostError):
             await get(client)
-        assert [connection._known for connection in client._open if connection._known is not None] == []
+        assert [one._last_head for one in connections] == [None]
 
 
 async def test_a_response_that_repeats_a_head_is_not_parsed() -> None:
@@ -99,7 +104,7 @@ async def test_a_response_that_repeats_a_head_is_not_parsed() -> None:
         known: list[ResponseHead | None] = []
         for _ in range(3):
             assert await get(client) == BODY
-            known.append(next(iter(client._open))._known)
+            known.append(next(iter(client._open))._last_head)
         assert known[0] is not None
         assert known[0] is known[1] is known[2]
 
@@ -129,50 +134,3 @@ async def test_a_call_on_a_new_connection_that_is_closed_at_once_was_not_sent(mo
         monkeypatch.undo()
         assert not refused.value.over
         assert await get(client) == BODY  # the server can still be reached
-
-
-LENGTHS = st.one_of(
-    st.integers(0, 30).map(lambda number: b"%d" % number),
-    st.sampled_from([b"017", b"+17", b"-17", b" 17", b"17 ", b"0x11", b"1,7", b"", b"\xb2", b"17\r\nX: y", b"9" * 30]),
-)
-
-
-@given(
-    length=LENGTHS,
-    body=st.one_of(st.binary(max_size=20), st.just(BODY), st.just(WHOLE)),
-    at=st.integers(0, len(WHOLE)),
-    inserted=st.binary(max_size=3),
-)
-def test_what_is_taken_for_the_same_head_parses_to_it(length: bytes, body: bytes, at: int, inserted: bytes) -> None:
-    head = {b"content-type": b"application/json", b"content-length": b"%d" % len(BODY)}
-    repeated = RepeatedHead.of(WHOLE, head)
-    assert repeated is not None
-    data = repeated.before + length + repeated.after + body
-    data = data[:at] + inserted + data[at:]
-    found = repeated.body_in(data)
-    if found is None:
-        return
-    parsed = Parsed(data)
-    assert (parsed.complete, parsed.status, parsed.body) == (1, 200, found)
-    assert parsed.head == head | {b"content-length": length}
-
-
-class Parsed:
-    """All that httptools finds in some bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self.head: dict[bytes, bytes] = {}
-        self.body = b""
-        self.complete = 0
-        parser = httptools.HttpResponseParser(self)
-        parser.feed_data(data)
-        self.status = parser.get_status_code()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.head[name.lower()] = value.strip(b" \t")
-
-    def on_body(self, body: bytes) -> None:
-        self.body += body
-
-    def on_message_complete(self) -> None:
-        self.complete += 1

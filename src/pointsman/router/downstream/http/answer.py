@@ -96,7 +96,7 @@ async def read_result(
         response.close()
         raise ConnectionLostError(failure_reason(error)) from None
     except ForeignAnswerError:
-        response.end_connection()
+        response.close_connection()
         raise
     except BaseException:
         response.close()

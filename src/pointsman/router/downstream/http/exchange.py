@@ -1,4 +1,6 @@
-"""One HTTP/1.1 connection to a server: a request out, its response in, parsed by httptools (llhttp).
+"""One HTTP/1.1 connection to a server: a request out, its response in.
+
+httptools (llhttp) parses a response, unless it repeats the head of the one before (`response_head.py`).
 
 No maintained client comes near this one: measured with the same request and server, aiohttp's session needs 5 times its
 CPU, the compiled ones (pyreqwest, rnet, primp) 3 to 7 times, httpx2 40 times. It does only what this gateway needs:
@@ -18,7 +20,7 @@ from msgspec import Struct
 
 from pointsman.core.rounds import own_round
 from pointsman.router.downstream.http.failures import ExchangeError, UnsentError
-from pointsman.router.serving.repeated_head import RepeatedHead
+from pointsman.router.downstream.http.response_head import ResponseHead
 from pointsman.router.serving.write_queue import WriteQueue
 
 HEAD_BYTES: Final = 64 << 10  # of a response's head, and of what frames its body (chunk sizes, trailers)
@@ -124,7 +126,7 @@ class HttpResponse(Struct, eq=False):  # a struct, because each call makes one
         if not self.ended:
             self._connection.close()
 
-    def end_connection(self) -> None:
+    def close_connection(self) -> None:
         """Close the connection, also if another call has taken it: its answers are out of step."""
         self._connection.close()
 
@@ -162,25 +164,6 @@ class HttpResponse(Struct, eq=False):  # a struct, because each call makes one
             waiter.set_result(None)
 
 
-class ResponseHead(Struct, frozen=True, eq=False):
-    """The parsed head of a connection's last response, which most servers repeat within a second."""
-
-    repeated: RepeatedHead
-    head: dict[bytes, bytes]  # without the length, which differs
-    kind: str
-
-    @classmethod
-    def of(cls, data: bytes, response: HttpResponse) -> ResponseHead | None:
-        """Return the head of a whole response that the parser has accepted; None: parse the next one, too."""
-        if response.status != _OK or b"content-encoding" in response.head:
-            return None
-        repeated = RepeatedHead.of(data, response.head)
-        if repeated is None:
-            return None
-        head = {name: value for name, value in response.head.items() if name != b"content-length"}
-        return cls(repeated, head, response.kind)
-
-
 class HttpConnection(asyncio.Protocol):
     """A connection, kept alive between exchanges."""
 
@@ -198,9 +181,9 @@ class HttpConnection(asyncio.Protocol):
         self._answer: asyncio.Future[HttpResponse] | None = None  # None: no request is under way
         self._unsent = False  # the request waits in the queue
         self._response: HttpResponse | None = None  # None: its head has not arrived
-        self._reading = False  # the parser has seen the beginning of a message, and not its end
-        self._whole: HttpResponse | None = None  # that has ended in the piece that is read now
-        self._known: ResponseHead | None = None
+        self._in_message = False  # the parser has seen its beginning, and not its end
+        self._completed: HttpResponse | None = None  # that has ended in the piece that is read now
+        self._last_head: ResponseHead | None = None  # None: parse the next response
         self._paused = False
         self._lost = False
 
@@ -264,24 +247,26 @@ class HttpConnection(asyncio.Protocol):
         if self._unsent:  # the request is still in the write queue, so this cannot be its answer
             self._fail(UnsentError(UNASKED))
             return
-        begins = not self._reading
+        begins = not self._in_message
         if begins and self._answer_without_parser(data):
             return
         self._parse(data)
-        response, self._whole = self._whole, None
+        response, self._completed = self._completed, None
         if begins:
-            self._known = ResponseHead.of(data, response) if response is not None else None
+            self._last_head = (
+                None if response is None else ResponseHead.of(data, response.status, response.head, response.kind)
+            )
 
     def _answer_without_parser(self, data: bytes) -> bool:
         """Return False if `data` is anything else than one whole response with the head of the last one."""
-        known, answer = self._known, self._answer
-        if known is None or answer is None or (body := known.repeated.body_in(data)) is None:
+        last, answer = self._last_head, self._answer
+        if last is None or answer is None or (body := last.repeated.body_in(data)) is None:
             return False
         self._answer = None
         self._end_exchange(keep_alive=True)
         if not answer.done():
             parts = [body] if body else []
-            answer.set_result(HttpResponse(self, _OK, known.head, known.kind, None, True, parts, len(body)))
+            answer.set_result(HttpResponse(self, _OK, last.head, last.kind, None, True, parts, len(body)))
         return True
 
     def _parse(self, data: bytes) -> None:
@@ -315,7 +300,7 @@ class HttpConnection(asyncio.Protocol):
         if self._answer is None:
             raise ExchangeError(UNASKED)  # the parser stops, and the connection is closed
         self._head = {}
-        self._reading = True
+        self._in_message = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name, value = name.lower(), value.strip(b" \t")
@@ -337,7 +322,7 @@ class HttpConnection(asyncio.Protocol):
             self._response.add(data)
 
     def on_message_complete(self) -> None:
-        self._reading = False
+        self._in_message = False
         response = self._response
         if response is None:
             return  # an interim response
@@ -346,7 +331,7 @@ class HttpConnection(asyncio.Protocol):
             self.resume_reading()
         keep_alive = self._parser.should_keep_alive()
         if keep_alive:
-            self._whole = response
+            self._completed = response
         self._end_exchange(keep_alive=keep_alive)
         response.end()
 

@@ -123,7 +123,8 @@ class RequestReader:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
         if known is not None and (repeated or _claims_the_same(known, request)) and self._still_holds(known):
             claims, request.caller = known.claims, known.caller
-            if not repeated and connection is not None:  # one that it does not keep is not repeated, and may be large
+            if not repeated and connection is not None:
+                # A head that the connection does not keep cannot come again, and may be large.
                 known.head = request.head if connection.keeps(request.head) else None
                 known.rules = rules
         else:

@@ -119,7 +119,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0  # of a head that comes in several pieces
         self._piece_bytes = 0  # of the piece that is read now
         self._known: RequestHead | None = None
-        self._running: Any = None  # the cycle that is served while others are queued behind it
+        self._running: Any = None  # the cycle that is served, once others have been queued behind it
         self._reading_head = False
         self._reading_body = False
         self._declining = False
@@ -184,16 +184,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self._verdict = None
 
     def data_received(self, data: bytes) -> None:
-        is_idle = False  # all requests before are answered, and the parser has seen no byte of the next
+        is_between_requests = False  # all before are answered, and the parser has seen no byte of the next
         if self._kept is not None:
             self._kept.discard(self)
             self._kept = None
-            is_idle = not self._reading_head and not self._reading_body
-            if is_idle and self._known is not None and self._begin_known(self._known, data):
+            is_between_requests = not self._reading_head and not self._reading_body
+            if is_between_requests and self._known is not None and self._begin_known(self._known, data):
                 return
         before = self.cycle
         self._parse(data)
-        if is_idle and self.cycle is not before:
+        if is_between_requests and self.cycle is not before:
             self._remember_head(data)
 
     def _parse(self, data: bytes) -> None:
@@ -234,7 +234,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return True
 
     def keeps(self, head: Head) -> bool:
-        """Whether a call that repeats a head will have this very dictionary."""
+        """Whether `head` is the one that is kept for calls that repeat it."""
         return self._known is not None and self._known.head is head
 
     def _remember_head(self, data: bytes) -> None:
@@ -462,9 +462,10 @@ class GuardedProtocol(HttpToolsProtocol):
             self._drop_queued()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
-            if not self._reading_body:  # it is whole, and an error now would look like its answer
+            if not self._reading_body:
+                # The last call is whole: answer it, then close. An error now would be read as its answer.
                 cycle.keep_alive = False
-                self._reading_head = False  # none that could be late
+                self._reading_head = False  # no head is awaited any more
                 self.flow.pause_reading()
                 return
             if cycle.response_started:

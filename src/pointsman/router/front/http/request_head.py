@@ -8,7 +8,7 @@ from pointsman.router.front.http.headers import Head
 from pointsman.router.serving.repeated_head import RepeatedHead
 
 _LINE = b"POST /mcp HTTP/1.1\r\n"
-_FRAMING_HEADERS = frozenset({b"expect", b"trailer", b"upgrade"})
+_PARSED_EACH_TIME = frozenset({b"expect", b"trailer", b"upgrade"})
 
 
 class RequestHead(Struct, frozen=True, eq=False):
@@ -21,7 +21,7 @@ class RequestHead(Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, data: bytes, headers: list[tuple[bytes, bytes]], head: Head) -> RequestHead | None:
         """Return the head of a request that the parser has accepted; None: parse the next one, too."""
-        if len(headers) != len(head) or not data.startswith(_LINE) or not _FRAMING_HEADERS.isdisjoint(head):
+        if not data.startswith(_LINE) or not _PARSED_EACH_TIME.isdisjoint(head):
             return None
         if head.get(b"connection", b"keep-alive").lower() != b"keep-alive":  # which HTTP/1.1 does anyway
             return None
