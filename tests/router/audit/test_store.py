@@ -112,15 +112,19 @@ def test_the_segment_in_use_and_those_of_another_live_run_are_left_alone(tmp_pat
     assert stored(tmp_path) == [(1, "mine", "ok")] or stored(tmp_path) == [(2, "mine", "ok")]
 
 
-def test_the_mover_of_a_killed_gateway_leaves_the_journal_to_the_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_the_mover_of_a_killed_gateway_leaves_the_journal_to_the_next(tmp_path: Path, taken_over: bool) -> None:
     """It may get to work late, when the next gateway has run and ended; its last segment says where seq goes on."""
     killed = Journal(tmp_path / FOLDER)
     AuditLog(killed).begin(request("a"), "execute").finish("ok")
     killed.rotate()
     position = killed.position
     killed._end_run()  # as the kernel does for a process that is killed
-    following = AuditLog(Journal(tmp_path / FOLDER))
-    following.begin(request("b"), "execute").finish("ok")
+    following = Run(tmp_path)
+    following.call("b")
+    if taken_over:
+        following.store.move(following.folder, following.journal.position)
+        assert stored(tmp_path) == [(1, "a", "ok")]
     following.close()
     before, found = list_segments(tmp_path / FOLDER), rows(tmp_path)
     store = Store(tmp_path / FILE)

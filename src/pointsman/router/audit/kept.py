@@ -226,7 +226,7 @@ def _size(path: Path) -> int:
 def _movable(folder: Path, position: tuple[str, int] | None, other_runs: bool) -> Iterator[tuple[str, list[Segment]]]:
     """Yield runs that have ended with all their segments, and our own run with its closed ones."""
     runs = Runs(folder)
-    if position is not None and runs.is_known_to_have_ended(position[0]):
+    if position is not None and runs.has_ended(position[0]):  # also if the next gateway has deleted its file by now
         # The gateway was killed, and this is the process that moved for it. The next gateway moves all of it; here, the
         # next one may have ended as well by now, and the last segment says where seq goes on.
         return

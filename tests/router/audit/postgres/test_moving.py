@@ -235,16 +235,20 @@ async def test_calls_are_refused_when_the_journal_is_full_and_accepted_when_it_h
 
 def test_a_process_of_its_own_moves_a_long_journal_into_the_same_database(tmp_path: Path, database_url: str) -> None:
     expected = ended_run(tmp_path, "run", segments=6)
+    journal = Journal(tmp_path / FOLDER)
+    journal.open()
+    assert journal.position is not None
     process = MoveProcess(tmp_path, {DATABASE: database_url, REPLICA: "a"})
     try:
-        process.move(("0" * 16 + "-00000000", 0))
+        process.move(journal.position)
         with opened(database_url) as postgres:
             assert in_database(postgres) == expected
             assert process.added == len(expected)
             assert {row.replica for row in read_rows(kept(postgres, tmp_path))} == {"a"}
     finally:
         process.close()
-    assert os.listdir(tmp_path / FOLDER) == []
+        journal.close()
+    assert len(os.listdir(tmp_path / FOLDER)) == 2  # the run's file and its segment
     assert not (tmp_path / FILE).exists()
 
 

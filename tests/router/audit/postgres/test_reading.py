@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import threading
 from collections.abc import Iterator
@@ -67,13 +68,13 @@ def engines(tmp_path: Path, postgres: Postgres) -> Iterator[tuple[Path, Postgres
     running.rotate()
     assert running.position is not None
     shutil.copytree(folders[0], folders[1])
-    for path in (folders[1] / FOLDER).glob(f"{running.position[0]}.run"):
-        path.unlink()  # a copy of it is not locked; without it, the run is another gateway's
-    store = Store(folders[0] / FILE)
-    move(store, folders[0] / FOLDER, running.position)
-    store.close()
-    move(PostgresWriter(postgres, "one"), folders[1] / FOLDER, running.position)
-    yield folders[0], kept(postgres, folders[1])
+    with (folders[1] / FOLDER / f"{running.position[0]}.run").open() as copy:
+        fcntl.flock(copy, fcntl.LOCK_EX)  # it runs there, too
+        store = Store(folders[0] / FILE)
+        move(store, folders[0] / FOLDER, running.position)
+        store.close()
+        move(PostgresWriter(postgres, "one"), folders[1] / FOLDER, running.position)
+        yield folders[0], kept(postgres, folders[1])
     log.close()
 
 
