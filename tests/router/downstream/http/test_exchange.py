@@ -109,6 +109,7 @@ async def test_a_connection_that_the_server_closes_is_not_used_again() -> None:
         (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "not HTTP"),
         (OK + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", "not HTTP"),
         (OK + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(b"{}"), "not HTTP"),
+        (CHUNKED + chunks(b" " * 1_000_000)[:-2] + b"X: y\r\n" * 500_000 + b"\r\n", "not HTTP"),
         (OK + b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", "could not be unpacked"),
         (OK + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope", "could not be unpacked"),
         (
@@ -129,6 +130,9 @@ async def test_bytes_after_a_response_close_the_connection_and_never_answer_the_
     async with client_of(answers(WHOLE + injected)) as client:
         for _ in range(3):
             assert await get(client) == BODY
+
+
+PACKED = OK + b"Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def endless(first: bytes, more: bytes) -> tuple[Play, list[int]]:
@@ -154,6 +158,7 @@ def endless(first: bytes, more: bytes) -> tuple[Play, list[int]]:
         (CHUNKED + b"2;extension=", b"x" * 8000),
         (CHUNKED + b"0\r\nX-Trailer: ", b"x" * 8000),
         (CHUNKED + b"0\r\n", b"X-Trailer: %b\r\n" % (b"x" * 80) * 50),
+        (PACKED + chunks(gzip.compress(BODY))[:-5], b"1f40\r\n" + b"x" * 8000 + b"\r\n"),
         (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n" * 300),
     ],
 )
@@ -178,6 +183,24 @@ async def test_a_small_packed_body_cannot_fill_the_memory() -> None:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 5_000_000
+
+
+async def test_a_packed_body_is_received_no_faster_than_it_is_read() -> None:
+    packer = zlib.compressobj(wbits=31)
+    first, more = (packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_SYNC_FLUSH) for _ in range(2))
+    play, sent = endless(PACKED + chunks(first)[:-5], chunks(more * 20)[:-5])
+    async with client_of(play) as client:
+        response = await client.send(client.head("POST"), b"{}")
+        for _ in range(1_000):
+            assert await response.read()
+        assert sent[0] < 16_000_000  # the kernel's buffers are most of it
+        tracemalloc.start()
+        for _ in range(1_000):
+            assert await response.read()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 5_000_000
+        response.close()
 
 
 async def test_other_work_goes_on_between_the_parts_of_a_packed_body() -> None:

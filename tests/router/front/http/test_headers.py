@@ -208,6 +208,17 @@ async def test_a_trailer_is_no_header() -> None:
             await connection.close()
 
 
+async def test_a_trailer_names_no_caller_on_any_path() -> None:
+    async with serving() as served:
+        for path in ("/mcp", "/projects/p/mcp"):
+            lines = [("Transfer-Encoding", "chunked")]
+            head = request(served.port, b"", path=path, headers=lines, token=None, without=["content-length"])
+            connection = await served.connect()
+            connection.send(head + b"2\r\n{}\r\n0\r\nAuthorization: Bearer secret-a\r\n\r\n")
+            assert (await connection.answer()).status == 401
+            await connection.close()
+
+
 async def test_a_connection_of_http_1_0_is_closed_also_if_it_asks_to_be_kept() -> None:
     async with serving() as served:
         session = await served.open_session()

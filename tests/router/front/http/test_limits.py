@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import tracemalloc
+from contextlib import suppress
 
 import pytest
 
@@ -150,6 +152,53 @@ async def test_a_large_header_is_refused(at_once: bool) -> None:
                 await asyncio.sleep(0)
         assert (await connection.closed()).startswith(b"HTTP/1.1 431 ")
         await connection.close()
+
+
+async def test_a_large_header_is_refused_behind_a_whole_call() -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        whole = request(served.port, call("echo", {"text": "hi"}), headers=session)
+        large = request(served.port, call("echo"), headers=[*session, *[("X-Large", "x" * 1000)] * 70])
+        connection = await served.connect()
+        connection.send(whole + large)
+        assert (await connection.answer()).text == "hi"
+        assert await connection.closed() == b""
+        assert len(served.gateway.requests) == 1
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/projects/p/mcp"])
+@pytest.mark.parametrize("trailer", [b"a:\r\n", b"a" * 1000 + b": " + b"b" * 1000 + b"\r\n"], ids=["many", "long"])
+async def test_trailers_have_the_bound_of_a_header_and_are_not_kept(path: str, trailer: bytes) -> None:
+    """A client without a token could otherwise fill the memory within `body_s`."""
+    async with serving() as served:
+        connection = await served.connect()
+        lines = [("Transfer-Encoding", "chunked")]
+        head = request(served.port, b"", path=path, headers=lines, token=None, without=["content-length"])
+        connection.send(head + b"0\r\n")
+        tracemalloc.start()
+        try:
+            with suppress(ConnectionError):
+                for _ in range(400):
+                    connection.send(trailer * (20_000 // len(trailer)))
+                    await connection.writer.drain()
+            end = await connection.closed()
+            assert tracemalloc.get_traced_memory()[1] < 4_000_000  # of 8 MB
+        finally:
+            tracemalloc.stop()
+        assert end[:13] in (b"", b"HTTP/1.1 401 ", b"HTTP/1.1 431 ")
+        assert end.count(b"HTTP/1.1 ") <= 1
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/projects/p/mcp"])
+async def test_a_request_that_is_answered_early_has_no_second_answer_for_its_broken_body(path: str) -> None:
+    async with serving() as served:
+        connection = await served.connect()
+        lines = [("Transfer-Encoding", "chunked"), ("Accept", "text/html")]
+        head = request(served.port, b"", path=path, headers=lines, without=["accept", "content-length"])
+        connection.send(head + b"2\r\n{}\r\n")
+        assert (await connection.answer()).status >= 400
+        connection.send(b"zz\r\n")
+        assert await connection.closed() == b""
 
 
 async def never_reading(served: Served, data: bytes) -> socket.socket:

@@ -98,6 +98,8 @@ class HttpResponse(Struct, eq=False):  # a struct, because each call makes one
         if self._inflater is not None and self._inflater.has_more:
             await own_round()  # many such bodies at a time would otherwise hold the event loop for seconds
         while True:
+            if self._inflater is not None and (unpacked := self._inflater.read()):
+                return unpacked
             if self._parts:
                 data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
                 self._parts.clear()
@@ -107,8 +109,7 @@ class HttpResponse(Struct, eq=False):  # a struct, because each call makes one
                 if self._inflater is None:
                     return data
                 self._inflater.add(data)
-            if self._inflater is not None and (unpacked := self._inflater.read()):
-                return unpacked
+                continue
             if self._error is not None:
                 raise self._error
             if self.ended:
@@ -178,6 +179,7 @@ class HttpConnection(asyncio.Protocol):
         self._head: dict[bytes, bytes] = {}
         self._framing = 0  # bytes of head and framing so far
         self._delivered = 0  # bytes of the body so far
+        self._since_body = 0  # bytes of head or framing since the last ones of the body
         self._answer: asyncio.Future[HttpResponse] | None = None  # None: no request is under way
         self._unsent = False  # the request waits in the queue
         self._response: HttpResponse | None = None  # None: its head has not arrived
@@ -192,7 +194,7 @@ class HttpConnection(asyncio.Protocol):
     def send(self, data: bytes) -> asyncio.Future[HttpResponse]:
         """Send a request. The future has its response, or ExchangeError or OSError; UnsentError: nothing was sent."""
         answer = self._answer = self.loop.create_future()
-        self._response, self._framing, self._delivered = None, 0, 0
+        self._response, self._framing, self._delivered, self._since_body = None, 0, 0, 0
         self._unsent = True
         if self._lost:
             self._fail(UnsentError(CLOSED))
@@ -279,7 +281,8 @@ class HttpConnection(asyncio.Protocol):
             self._fail(raised if isinstance(raised, ExchangeError) else broken)
             return
         self._framing += len(data) - (self._delivered - before)
-        if self._framing > HEAD_BYTES and self._framing > HEAD_BYTES + FRAMING_FACTOR * self._delivered:
+        self._since_body = self._since_body + len(data) if self._delivered == before else 0
+        if self._since_body > HEAD_BYTES or self._framing > HEAD_BYTES + FRAMING_FACTOR * self._delivered:
             self._fail(ExchangeError(NOT_HTTP))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -303,6 +306,8 @@ class HttpConnection(asyncio.Protocol):
         self._in_message = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._response is not None:
+            return  # a trailer
         name, value = name.lower(), value.strip(b" \t")
         if name == _CHALLENGE and name in self._head:
             value = _joined(self._head[name], value)
@@ -383,6 +388,7 @@ class _Inflater:
         self._wbits = wbits
         self._zlib: zlib._Decompress | None = None  # made with the first bytes, which tell raw deflate from zlib's
         self._packed = b""
+        self._surplus = 0  # bytes behind the end of what is compressed
 
     @classmethod
     def of(cls, encoding: bytes) -> _Inflater | None:
@@ -400,7 +406,16 @@ class _Inflater:
         return bool(self._packed)
 
     def add(self, data: bytes) -> None:
-        self._packed += data
+        """Add what was received. Raises ExchangeError: there is too much behind the end."""
+        if self._zlib is None or not self._zlib.eof:
+            self._packed += data
+        else:
+            self._ignore(data)
+
+    def _ignore(self, data: bytes) -> None:
+        self._surplus += len(data)
+        if self._surplus > UNPACKED_BYTES:
+            raise ExchangeError(CUT_OFF)
 
     def read(self) -> bytes:
         """The next part, or nothing without more data. Raises ExchangeError."""
@@ -413,6 +428,7 @@ class _Inflater:
                 self._packed = self._zlib.unconsumed_tail
                 if self._zlib.eof:
                     self._packed = b""  # what follows the end is not part of the body
+                    self._ignore(self._zlib.unused_data)
                 if unpacked:
                     return unpacked
         except zlib.error:

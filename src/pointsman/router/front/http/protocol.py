@@ -118,6 +118,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self.identity: Any = None  # set and read by the front
         self._head_bytes = 0  # of a head that comes in several pieces
         self._piece_bytes = 0  # of the piece that is read now
+        self._piece_ends_message = False  # so that its bytes do not all belong to the head or body that it leaves open
+        self._since_body = 0  # bytes since the last ones of a body: framing, such as trailers
+        self._has_body = False  # the piece has bytes of a body, or the end of a head
         self._known: RequestHead | None = None
         self._running: Any = None  # the cycle that is served, once others have been queued behind it
         self._reading_head = False
@@ -198,6 +201,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         self._piece_bytes = len(data)
+        self._has_body = self._piece_ends_message = False
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -205,9 +209,13 @@ class GuardedProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             too_large = isinstance(error.__context__, HeadTooLargeError)
             self._answer_and_close(LARGE_HEAD if too_large else NOT_HTTP)
-        if self._reading_head:
+        if self._reading_head and not self._piece_ends_message:
             self._head_bytes += self._piece_bytes
             if self._head_bytes > HEAD_BYTES:
+                self._answer_and_close(LARGE_HEAD)
+        elif self._reading_body:
+            self._since_body = 0 if self._has_body else self._since_body + self._piece_bytes
+            if self._since_body > HEAD_BYTES:
                 self._answer_and_close(LARGE_HEAD)
         if self._request_timer is not None or self.transport.is_closing():
             return
@@ -255,7 +263,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._reading_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Override the base's method, which does not strip the blanks around a value."""
+        """Override the base's method, which keeps the blanks around a value, and takes trailers for headers."""
+        if self._reading_body:
+            return
         name, value = name.lower(), value.strip(b" \t")
         self.headers.append((name, value))
         self.head[name] = value
@@ -269,7 +279,7 @@ class GuardedProtocol(HttpToolsProtocol):
             raise HeadTooLargeError
         if self._head_bytes + self._piece_bytes > HEAD_BYTES:
             self._measure_head()
-        self._reading_body = True
+        self._reading_body = self._has_body = True
         self.expect_100_continue = b"expect" in self.head and self.head[b"expect"].lower() == b"100-continue"
         if self._request_timer is not None:
             self._stop_request_timer()
@@ -287,7 +297,7 @@ class GuardedProtocol(HttpToolsProtocol):
         before, cycle = self.cycle, DirectCycle(self, self.headers, self.head, keep_alive=keep_alive)
         cycle.waiting_for_100_continue = self.expect_100_continue
         self.cycle = cycle
-        self.headers, self.head = [], {}  # for trailers, which are not read: they must not count as headers
+        self.headers, self.head = [], {}  # the cycle has them, and releases them
         if before is None or before.response_complete:
             cycle.task = self.loop.create_task(serve_post(cycle))
         else:
@@ -304,6 +314,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        self._has_body = True
         cycle = self.cycle
         if cycle.body or type(cycle) is not DirectCycle or cycle.response_complete:
             super().on_body(body)
@@ -318,7 +329,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._declining:
             return
         self._reading_body = False
-        self._piece_bytes = 0  # the rest of these bytes belongs to the next request
+        self._piece_ends_message = True
         if self._request_timer is not None:
             self._stop_request_timer()
         cycle = self.cycle
@@ -461,6 +472,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._reading_body and self.pipeline:
             self._drop_queued()
         cycle = self.cycle
+        if self._reading_body and cycle is not None and cycle.response_complete:
+            self.transport.close()  # the request was answered before its body came: it has its one answer
+            return
         if cycle is not None and not cycle.response_complete:
             if not self._reading_body:
                 # The last call is whole: answer it, then close. An error now would be read as its answer.
