@@ -99,12 +99,13 @@ _READING_OPEN = re.compile(  # `open the photo`, and what is still open: `open i
 )
 # `do not switch`, `without pushing`, `I don't want to create`. What stands behind the verb stays: it is often what the
 # other verb is about, too. `Why don't you create one` asks for it, and `I do not see it` for nothing else.
-# `Tests that do not start` says what it is about, and so does `without email`: no clause begins there.
+# `Tests that do not start` says what it is about, and so do `issues that we do not close` and `without email`: no
+# clause begins there.
 _NEGATED = re.compile(
-    r"(?:(?P<stop>^|[.!?\n])\s{0,3}|[,;:]\s?|\s(?=(?:and|but|please|then|i|we) ))"
-    r"(?:(?:and|but|please|then|i|we) ){0,2}(?:do not|don'?t|never)"
+    r"(?:(?P<stop>^|[.!?\n])\s{0,3}|[,;:(\u2013\u2014-]\s?|\s(?=(?:and|but|please|so|then) ))"
+    r"(?:(?:and|but|just|please|so|then) ){0,2}(?:(?:i|we|you (?:should|must)) )?(?:do not|don'?t|never)"
     r"(?: (?:want|wish|need|have|like|try) to| ever| please| yet){0,3}\s(?P<verb>\w+)"
-    r"|\s(?:without|instead of)\s(?P<doing>\w+ing)\b|\srather than\s(?P<other>\w+)",
+    r"|\s?\b(?:without|instead of)\s(?P<doing>\w+ing)\b|\s?\brather than\s(?P<other>\w+)",
     re.IGNORECASE,
 )
 _NEGATED_THING = re.compile(
