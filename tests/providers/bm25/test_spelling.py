@@ -57,6 +57,14 @@ def test_names_keep_their_spelling_in_the_text_that_is_embedded() -> None:
         ("crear un archivo", "crear un archivo"),  # not `clear`
         ("crear the file", "crear the file"),  # another letter makes another verb
         ("delte the file", "delete the file"),
+        ("genarate the report", "generate the report"),  # a long verb has no neighbour
+        ("updete the file", "update the file"),
+        ("I'm here, delte the file", "I'm here, delete the file"),  # not the `im` of German
+        ("why did the worker die? serch the log", "why did the worker die? search the log"),
+        ("delte the file of M\u00fcller", "delete the file of M\u00fcller"),
+        ("delte the 640\u00d7480 file", "delete the 640\u00d7480 file"),
+        ("crear un file", "crear un file"),
+        ("delte die Datei config.json", "delte die Datei config.json"),
         ("Ordner auflisten", "Ordner auflisten"),
         ("Ordner l\u00f6schen in Tokyo", "Ordner l\u00f6schen in Tokyo"),
     ],

@@ -34,7 +34,7 @@ _FOREIGN = frozenset(_FOREIGN_WORDS.split())
 _SHARED = frozenset(["a", "i", "in", "an", "am", "was", "so", "as", "no", "me", "on", "do", "also", "will"])
 _IDENTIFIER = re.compile(IDENTIFIER)
 _CAPITAL = re.compile(r"(?<=\S\s)['\"(]?[A-Z]\w*")
-_ACCENTED = re.compile("[\u00c0-\u024f]")
+_ACCENTED = re.compile("[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f]")  # all letters, not `\u00d7`
 
 
 def is_foreign(texts: Iterable[str], has: Callable[[str], bool]) -> bool:
@@ -55,9 +55,14 @@ def is_foreign(texts: Iterable[str], has: Callable[[str], bool]) -> bool:
 
 
 def seems_english(text: str) -> bool:
-    """Whether a text has a word of English and no sign of another language, so that its other words may be misspelt."""
-    said = words(_CAPITAL.sub(" ", text))[:MAX_WORDS]
-    return not _ACCENTED.search(text) and _FOREIGN.isdisjoint(said) and any(map(_is_english, said))
+    """Whether a text has more words of English than of another language, so that the others may be misspelt.
+
+    Names do not count: `delte the file of Müller` is in English.
+    """
+    text = _CAPITAL.sub(" ", without_values(text))
+    said = words(text)[:MAX_WORDS]
+    accented = [word for word in text.split() if _ACCENTED.search(word)]
+    return sum(map(_is_english, said)) > len(accented) + sum(word in _FOREIGN for word in said)
 
 
 def is_english_catalog(words_of_tools: Iterable[str]) -> bool:

@@ -12,6 +12,7 @@ from pointsman.providers.bm25.actions import ACTS, VERBS
 
 CORRECTED_WEIGHT = 0.8  # of a word that may be meant, relative to one that is written
 SHORTEST = 4  # letters: among shorter words, one slip leads to many others
+SHORT_VERB = 5  # letters: another one makes another verb, `crear` is not `clear`
 LONGEST = 24  # letters; longer ones are compounds and ids
 LONG = 8  # letters from which a word may have two slips
 MAX_STAND_INS = 3
@@ -100,12 +101,12 @@ def _common_by_letter() -> dict[str, list[str]]:
 
 
 def _is_another(common: str, word: str) -> bool:
-    """Whether a word has another letter than a common one that is short, or says to do something: `docs` is not `does`.
+    """Whether a word has another letter than a common one that is short: `docs` is not `does`, `crear` is not `clear`.
 
     A letter that is left out, added or swapped is a slip.
     """
     replaced = len(common) == len(word) and sorted(common) != sorted(word)
-    return replaced and (len(word) <= SHORTEST or common in ACTS)
+    return replaced and len(word) <= (SHORT_VERB if common in ACTS else SHORTEST)
 
 
 class Spelling:
