@@ -52,6 +52,10 @@ async def found(*queries: str, max_results: int = 5, context: str | None = None)
         "Don't use readTextFile, please",
         "never call the tool `files:read_text_file`",
         "don't use web:search or read_text_file.",
+        "do not use web:search, list_directory or read_text_file to read",
+        "do not use web:search, list_directory, or read_text_file",
+        "don't use list_directory/read_text_file",
+        "never call web:search, list_directory",
     ],
 )
 async def test_a_name_that_is_forbidden_is_not_asked_for(query: str) -> None:
@@ -63,6 +67,15 @@ def test_a_forbidden_name_leaves_the_marks_behind_it() -> None:
     assert names.without_forbidden("list it without read_text_file. Then push") == "list it . Then push"
     assert names.without_forbidden("do not use read_text_file and push") == " and push"
     assert names.without_forbidden("do not use it") == "do not use it"
+    assert names.without_forbidden("do not use read_text_file, list files") == ", list files"
+    assert names.without_forbidden("do not use list_directory/read_text_file, push") == ", push"
+    assert names.without_forbidden("do not use a/read_text_file") == "do not use a/read_text_file"
+
+
+async def test_of_a_list_of_forbidden_names_none_is_asked_for_and_the_name_behind_it_is() -> None:
+    best, *others = await found("do not use web:search, list_directory or fetch-page, but read_text_file")
+    assert best.tool_key == "files:read_text_file"
+    assert all(hit.relevance <= OTHERS for hit in others)
 
 
 @pytest.mark.parametrize(

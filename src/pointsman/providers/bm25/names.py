@@ -21,11 +21,14 @@ NOTE = "exact name"
 OF_NAMED_SERVER = 0.5  # the least relevance of a tool whose server is all that a query names
 
 _IDENTIFIER = re.compile(r"[^\W_](?:_+|[-.:])[^\W_]|[a-z][A-Z]")
+_SEPARATOR = r" (?:or|nor|and) |(?<=,) "  # of the names in a list, which end in their commas
 _FORBIDDEN = re.compile(
     r"\b(?:do not|don['\u2019]?t|never|without|rather than|instead of|avoid|not)"
-    r"(?: (?:use|using|call|calling|run|running|want|the|tool)){0,4} (\S{1,200}(?:,? (?:or|nor|and) \S{1,200}){0,4})",
+    r"(?: (?:use|using|call|calling|run|running|want|the|tool)){0,4} "
+    rf"(\S{{1,200}}(?:(?:{_SEPARATOR})\S{{1,200}}){{0,9}})",
     re.IGNORECASE,
 )
+_LIST_SEPARATOR = re.compile(_SEPARATOR)
 # Words beside the name of a server that ask for no more than its tools, alone or only with one of `_TOOLS`: `list the
 # github tools` does, `list github` does not.
 _BESIDE = "a at can do does from in me my of on our please the use using via what with"
@@ -34,7 +37,6 @@ _TOOLS = "actions capabilities commands functions mcp server servers tool tools"
 _NEED_TOOLS, _FOR_TOOLS = frozenset(_BESIDE_TOOLS.split()), frozenset(_TOOLS.split())
 _FILLERS = frozenset(_BESIDE.split()) | _NEED_TOOLS | _FOR_TOOLS
 _SERVER_WORDS = re.compile(r"[^\W_]+")
-_AND = re.compile(r",? (?:or|nor|and) ")
 _MARKS = ".,;:!?"
 
 
@@ -59,16 +61,26 @@ class ExactNames:
 
     def without_forbidden(self, query: str) -> str:
         """The query without the names of tools that it forbids: `without git_reset`, `never call delete_entities`."""
-        return _FORBIDDEN.sub(lambda said: said[0] if (left := self._without_names(said[1])) is None else left, query)
 
-    def _without_names(self, said: str) -> str | None:
-        """What is left behind the names of tools that it begins with, or the marks at its end; None: there is none."""
+        def without_names(forbidden: re.Match[str]) -> str:
+            rest = self._after_names(forbidden[1])
+            return forbidden[0] if rest is None else rest
+
+        return _FORBIDDEN.sub(without_names, query)
+
+    def _after_names(self, text: str) -> str | None:
+        """The rest of the text after the tool names at its beginning; None if it begins with none."""
         end = 0
-        for part in _AND.split(said):
-            if not self._is_name(part.rstrip(_MARKS)):
+        for part in _LIST_SEPARATOR.split(text):
+            name = part.rstrip(_MARKS)
+            if not self._are_names(name):
                 break
-            end = said.index(part, end) + len(part.rstrip(_MARKS))
-        return said[end:] if end else None
+            end = text.index(name, end) + len(name)
+        return text[end:] if end else None
+
+    def _are_names(self, word: str) -> bool:
+        """Whether a word is the name of a tool, which may have a slash in it, or several with slashes between them."""
+        return self._is_name(word) or ("/" in word and all(map(self._is_name, word.split("/"))))
 
     def _is_name(self, word: str) -> bool:
         return _IDENTIFIER.search(word) is not None and squeezed(word) in self._rows
