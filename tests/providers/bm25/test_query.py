@@ -79,6 +79,13 @@ def test_characters_that_become_many_are_bounded_as_what_they_become() -> None:
     assert sum(map(len, parse("\ufdfa" * MAX_TEXT).texts)) <= MAX_TEXT  # a ligature of eighteen letters
 
 
+@pytest.mark.parametrize("space", ["\u3000", "\r", "\u2003", "\x0c", "\u2028", "\x85", "\t", "\r\t\u3000"])
+def test_a_run_of_spaces_of_any_kind_is_one_space(space: str) -> None:
+    """Else a pattern that begins with a run of spaces looks through the rest of the run from each of its places."""
+    (text,) = parse(f"read{space * 2_000}the file{space}now").texts
+    assert text == "read the file now"
+
+
 def test_a_request_has_so_many_words_and_each_of_its_texts_a_share() -> None:
     crowd = [" ".join(f"w{number}x{word}" for word in range(1_000)) for number in range(50)]
     parsed = parse_all([*crowd, "what is the weather"])

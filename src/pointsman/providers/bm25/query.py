@@ -42,7 +42,7 @@ PAIR_LENGTH = 0.33  # the length in words of one or two characters of CJK text: 
 
 # A capital inside a sentence: after a space that does not follow the end of another one.
 _NAME = re.compile(r"(?<=[^\s.!?:\"]\s)['\"(]?[A-Z]\w*")
-_SPACES = re.compile(r"[ \t\u00a0]{2,}|[\t\u00a0]")
+_SPACES = re.compile(r"[^\S\n]{2,}|[^\S\n ]")  # also `\r` and the wide ones of Unicode; a line break ends a sentence
 _RIDDING = re.compile(r"\bget(?:ting)? rid of\b|\bthrow(?:ing)? (?:away|out)\b", re.IGNORECASE)
 _ROLLING_BACK = re.compile(r"\broll(?:ing)? back\b", re.IGNORECASE)
 _IDENTIFIER = re.compile(IDENTIFIER)
@@ -169,7 +169,7 @@ def _in_words_of_tools(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """With one kind of apostrophe, and one space between words."""
+    """With one kind of apostrophe, and one space between words: patterns cost much in a long run of spaces."""
     return _SPACES.sub(" ", text.replace("\u2019", "'"))
 
 
