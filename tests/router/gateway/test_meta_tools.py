@@ -72,10 +72,21 @@ def test_many_long_queries_are_cut_to_the_same_length_and_short_ones_stay() -> N
     assert f"more than {len(read.queries[1])} characters" in read.notice
 
 
+def test_a_query_that_is_sent_several_times_is_searched_and_cut_once() -> None:
+    long = "word " * 1_200
+    read = read_discovery({"query": [long] * 49 + [f" {long}"]})
+    assert (read.queries, read.notice) == ((long,), None)
+    both = read_discovery({"query": [long] * 49 + ["take a screenshot"]})
+    assert (both.queries, both.notice) == ((*[long] * 49, "take a screenshot"), None)
+    longer = "word " * 2_000
+    assert "query[0] (10000). " in (read_discovery({"query": [longer, "a", longer, longer]}).notice or "")
+
+
 def test_the_notice_about_many_long_texts_is_short() -> None:
-    notice = read_discovery({"query": ["x" * (MAX_TEXT + 1)] * 50}).notice
+    long = [f"{number:02}{'x' * MAX_TEXT}" for number in range(50)]
+    notice = read_discovery({"query": long}).notice
     assert notice is not None
-    assert "query[2] (8001), 47 more queries." in notice
+    assert "query[2] (8002), 47 more queries." in notice
     assert "query[3]" not in notice
     assert "`context`" in (read_discovery({"query": ["a"], "context": "x" * 20_000}).notice or "")
 

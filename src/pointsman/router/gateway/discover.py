@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.gateway.meta_tools import (
     DEFAULT_RESULTS,
     DISCOVERY,
-    END_SHARE,
+    END_DIVISOR,
     MAX_ALL_TEXT,
     MAX_QUERIES,
     MAX_RESULTS,
@@ -86,15 +86,15 @@ def read_discovery(given: Json) -> DiscoveryArguments:
     """Raises InvalidArgumentsError."""
     check_names(given, DISCOVERY, ("query", "context", "maxResults"))
     asked, long_context = _queries(given.get("query")), _context(given.get("context"))
-    room = _room([*map(len, asked), len(long_context or "")])
-    queries = tuple([_cut(query, room) for query in asked])
-    context = _cut(long_context, room) if long_context else None
-    notice = _cut_notice(asked, long_context, room)
-    distinct = len({" ".join(query.split()) for query in queries})
-    if distinct == 1:  # the same query several times
+    distinct = _first_places(asked)  # a query that is there several times is searched once
+    chars = _chars_for_each([*(len(asked[place]) for place in distinct), len(long_context or "")])
+    queries = tuple([_cut(query, chars) for query in asked])
+    context = _cut(long_context, chars) if long_context else None
+    notice = _cut_notice({place: asked[place] for place in distinct}, long_context, chars)
+    if len(distinct) == 1:
         queries = queries[:1]
     if given.get("maxResults") is None:
-        most = min(max(DEFAULT_RESULTS, RESULTS_EACH * distinct), MAX_RESULTS)
+        most = min(max(DEFAULT_RESULTS, RESULTS_EACH * len(distinct)), MAX_RESULTS)
         return DiscoveryArguments(queries, context, most, RESULTS_EACH, notice)
     return DiscoveryArguments(queries, context, _max_results(given["maxResults"]), 1, notice)
 
@@ -122,7 +122,15 @@ def _listed(value: Any) -> Any:
     return inside if all(isinstance(query, str) for query in inside) else [value]
 
 
-def _room(lengths: Sequence[int]) -> int:
+def _first_places(queries: Sequence[str]) -> list[int]:
+    """Where each distinct query is first; spaces make no difference."""
+    places: dict[str, int] = {}
+    for place, query in enumerate(queries):
+        places.setdefault(" ".join(query.split()), place)
+    return list(places.values())
+
+
+def _chars_for_each(lengths: Sequence[int]) -> int:
     """The characters that are searched of each text: less than MAX_TEXT if all together are too long."""
     left = MAX_ALL_TEXT
     for place, length in enumerate(sorted(lengths)):
@@ -133,23 +141,23 @@ def _room(lengths: Sequence[int]) -> int:
     return MAX_TEXT
 
 
-def _cut(text: str, room: int) -> str:
+def _cut(text: str, chars: int) -> str:
     """The beginning and the end of a long text, such as a pasted log: what is wanted is said before or after it."""
-    end = room // END_SHARE
-    return text if len(text) <= room else f"{text[: room - end]}\n{text[1 - end :]}"
+    end = chars // END_DIVISOR
+    return text if len(text) <= chars else f"{text[: chars - end]}\n{text[1 - end :]}"
 
 
-def _cut_notice(queries: Sequence[str], context: str | None, room: int) -> str | None:
-    """Name a few of the texts that were cut, with their lengths."""
-    long = [f"query[{index}] ({len(query)})" for index, query in enumerate(queries) if len(query) > room]
+def _cut_notice(queries: Mapping[int, str], context: str | None, chars: int) -> str | None:
+    """Name a few of the texts that were cut, the queries by their places, with their lengths."""
+    long = [f"query[{place}] ({len(query)})" for place, query in queries.items() if len(query) > chars]
     if len(long) > MAX_NAMED:
         long[MAX_NAMED:] = [f"{len(long) - MAX_NAMED} more queries"]
-    if context and len(context) > room:
+    if context and len(context) > chars:
         long.append(f"`context` ({len(context)})")
     if not long:
         return None
     return (
-        f"Of a text of more than {room} characters, only the beginning and the end were searched: "
+        f"Of a text of more than {chars} characters, only the beginning and the end were searched: "
         f"{', '.join(long)}. One sentence that says what should be done finds more."
     )
 

@@ -12,8 +12,8 @@ DEFAULT_RESULTS = 10
 RESULTS_EACH = 3  # for each of several queries, unless `maxResults` is given
 MAX_QUERIES = 50
 MAX_TEXT = 8_000  # characters that are searched of one query, or of the context
-MAX_ALL_TEXT = 32_000  # and of all together
-END_SHARE = 4  # of what is searched of a longer text, a quarter is its end
+MAX_ALL_TEXT = 32_000  # of all queries and the context together
+END_DIVISOR = 4  # of what is searched of a longer text, a quarter is its end
 
 # Claude Code hides MCP tools behind a search of its own unless they say otherwise, and moves results of more than about
 # 50,000 characters to a file that the model must read in pieces. Other clients ignore both keys.

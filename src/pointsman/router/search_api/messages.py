@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 API_VERSION = "1"
-MAX_QUERY_CHARS = 8_000  # same limit as a discovery
+MAX_QUERY_CHARS = 8_000  # of each text; `tool_discovery` also limits all of them together
 MAX_NAME_CHARS = 1_024
 DEFAULT_RESULTS = 10
 MAX_RESULTS = 100
