@@ -110,12 +110,36 @@ def test_other_paragraphs_between_blocks_do_not(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", ["import os", "import numpy as np", "from pathlib import Path", "export default App;"]
+    "first",
+    [
+        *("import os", "import os, sys", "import numpy as np", "from pathlib import Path", "from .a import b"),
+        *(
+            "import React, { useState } from 'react';",
+            'import * as fs from "fs"',
+            'import "fmt"',
+            "import java.util.List;",
+        ),
+        *("export default App;", "export const limit = 5;", "export function load(path) {", "export { a, b }"),
+        *("use std::io::Read;", "using System.Linq;", "package main", "require 'json'"),
+    ],
 )
 @pytest.mark.parametrize("between", ["", "\n"])
 def test_the_first_line_of_code_is_no_request(first: str, between: str) -> None:
     code = f"{first}\n{between}" + "".join(f"def f{n}(a, b):\n    return join(a, b)\n{between}" for n in range(6))
     assert without_pasted(f"{code}\ntake a screenshot of the page") == "take a screenshot of the page"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        *("import this module into the project:", "export this module as a zip file:", "use this code in a new file"),
+        *("export function list as csv", "import this module as a package into the project?"),
+    ],
+)
+@pytest.mark.parametrize("between", ["", "\n"])
+def test_a_request_before_code_may_begin_like_a_line_of_it(request_: str, between: str) -> None:
+    code = "".join(f"def f{n}(a, b):\n    return join(a, b)\n" for n in range(9))
+    assert without_pasted(f"{request_}\n{between}{code}") == request_
 
 
 def test_who_imports_a_table_asks_for_that() -> None:

@@ -42,7 +42,15 @@ _QUESTION = re.compile(
     r"(?:what|which|who|whose|where|when|why|how)\s\w+\s+\w|(?:i|we) (?:want|need)\s+(?:an?|the|all|my|to)\s+\w",
     re.IGNORECASE,
 )
-_IMPORT = re.compile(r"(?:import|from|export|use|using|package|require)\b")
+_IMPORT = re.compile(  # in the syntax of a language: `import this module into the project` is a request
+    r"import (?:[\w.]+(?: as \w+)?(?:, [\w.]+(?: as \w+)?){0,9};?$|[{*\"'(]|static )"
+    r"|import [\w$]+(?:, \{[^}\n]*\})? from ['\"]"
+    r"|from [\w.]+ import\b"
+    r"|export (?:default\b|[{*]|(?:async |abstract )?(?:class|const|enum|function|interface|let|type|var) \w+"
+    r"(?: ?[({=:<]| extends | implements |$))"
+    r"|(?:use|using) [^\n]+;$|package [\w.]+;?$|require ?\(?['\"]",
+    re.MULTILINE,
+)
 _CODE_LINE = re.compile(
     r"^\s*(?:async|class|const|def|else|export|fn|for|from|func|function|if|impl|import|let|private|public|return|struct"
     r"|try|var|while)\b.*[\w(){}:;,]$",
@@ -102,6 +110,8 @@ def _first(text: str) -> _Asked | None:
 
 def _begins_code(head: str, block: str) -> bool:
     """Whether the first line is one of the code that follows: `import os`, and not `import contacts` before a table."""
+    if head.endswith((":", "?")):
+        return False
     return _IMPORT.match(head) is not None and len(_CODE_LINE.findall(block[:READ_CHARS])) >= _LEAST_CODE_LINES
 
 
