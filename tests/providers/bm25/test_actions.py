@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+import re
 
 import pytest
 
+from pointsman.providers.bm25 import actions
 from pointsman.providers.bm25.actions import (
     Kind,
     RequestKind,
@@ -48,6 +49,11 @@ def test_a_step_begins_with_a_verb(sentence: str, expected: list[str]) -> None:
         ("open a text file and show it", "reads"),
         ("open the photo", "reads"),
         ("open issues of ana/shop with a label", "reads"),
+        ("open issues", "reads"),
+        ("open bugs assigned to me", "reads"),
+        ("open issues for these three bugs", None),
+        ("close all open pages", "writes"),
+        ("list open pages", "reads"),
         ("add 12 and 30", "reads"),
         ("a poem about the sea", None),
         ("the code that retries a call", "reads"),
@@ -149,34 +155,39 @@ def test_a_step_may_refer_back(step: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "description",
+    ("description", "expected"),
     [
-        "DEPRECATED: use b",
-        "Reads a file. Deprecated, use read_text_file.",
-        "\u26a0\ufe0f Deprecated: use b",
-        "Note: deprecated, use b",
-        "This tool is now deprecated.",
-        "This endpoint is deprecated.",
-        "Deprecated in v2.",
-        "Deprecated as of v2",
-        "**Deprecated** Reads a file",
-        "[deprecated] reads a file",
+        ("DEPRECATED: use b", True),
+        ("Reads a file. Deprecated, use read_text_file.", True),
+        ("\u26a0\ufe0f Deprecated: use b", True),
+        ("Note: deprecated, use b", True),
+        ("This tool is now deprecated.", True),
+        ("Deprecated in v2.", True),
+        ("Deprecated in favour of b", True),
+        ("Deprecated as of v2", True),
+        ("Deprecated and will be removed", True),
+        ("Deprecated - use b", True),
+        ("Deprecated: list items with b", True),
+        ("**Deprecated** Reads a file", True),
+        ("[deprecated] reads a file", True),
+        ("Reads a file (deprecated)", True),
+        ("Reads a file (deprecated, use b)", True),
+        ("Lists deprecated functions.", False),
+        ("Finds uses of what is deprecated.", False),
+        ("Deprecated APIs of a module", False),
+        ("Deprecated use of APIs is found", False),
+        ("Deprecated in Go code are listed", False),
+        ("Deprecated and unused functions of a module", False),
+        ("Lists tools (deprecated, new)", False),
+        ("Fields: id. Deprecated - bool", False),
     ],
 )
-def test_a_tool_may_call_itself_deprecated(description: str) -> None:
-    assert is_deprecated(description)
+def test_a_tool_may_call_itself_deprecated(description: str, expected: bool) -> None:
+    assert is_deprecated(description) is expected
 
 
-@pytest.mark.parametrize(
-    "description", ["Lists deprecated functions.", "Deprecated APIs of a module", "Finds uses of what is deprecated."]
-)
-def test_a_tool_about_what_is_deprecated_is_not_deprecated(description: str) -> None:
-    assert not is_deprecated(description)
-
-
-def test_looking_for_a_deprecation_costs_little() -> None:
-    began = time.process_time()
-    for text in ("\n" * 1_000, "! " * 500, "(" * 1_000, "deprecated" * 100, "this x is " * 100):
-        for _ in range(100):
-            is_deprecated(f"{text}deprecated")
-    assert time.process_time() - began < 1  # 500 descriptions; with backtracking over line breaks, 9 ms each
+def test_looking_for_a_deprecation_repeats_nothing_without_a_bound() -> None:
+    """Else a description with many line breaks costs time that grows with the square of their number."""
+    without_classes = re.sub(r"\[(?:\\.|[^\]\\])*\]", "", actions._DEPRECATED.pattern)
+    assert not re.search(r"(?<!\\)[*+]", without_classes)
+    assert not is_deprecated("\n" * 10_000 + "deprecated functions")

@@ -94,7 +94,8 @@ _OPENING = re.compile(
 )
 _READING_OPEN = re.compile(  # `open the photo`, and what is still open: `open issues of ana/shop`
     r"\s*open\s(?:\w+\s){0,3}(?:file|document|image|picture|photo)\b"
-    r"|\s*open\s(?:\w+\s)?(?:issues|tickets|tasks|bugs|prs|requests|orders|invoices|questions|cases)\b",
+    r"|\s*open\s(?:\w+\s)?(?:issues|tickets|tasks|bugs|prs|requests|orders|invoices|questions|cases)"
+    r"(?:\W*$| (?:of|in|on|with|without|from|by|due|that|which|since|assigned|labell?ed|older|newer)\b)",
     re.IGNORECASE,
 )
 # `do not switch`, `without pushing`, `I don't want to create`. What stands behind the verb stays: it is often what the
@@ -111,10 +112,15 @@ _NEGATED = re.compile(
 _NEGATED_THING = re.compile(
     r"(?:, ?not|\binstead of|\brather than) (?:an?|the|my) \w+", re.IGNORECASE
 )  # `not a screenshot`
-_DEPRECATED = re.compile(  # at the beginning of a sentence; `lists deprecated functions` is none
+# At the beginning of a sentence or in brackets. `Lists deprecated functions` says what is listed, and so do `Deprecated
+# use of APIs` and `(deprecated, new)`; `id. Deprecated - bool` is the name of a field.
+_BEHIND_DEPRECATED = (
+    r"use\b(?! of\b)|see\b|since\b|as of\b|in (?:v?\d|favou?r)|(?:and )?(?:will|replaced|removed|superseded)\b"
+)
+_DEPRECATED = re.compile(
     r"(?:^|[.!?\n(\[])[^\w.!?\n]{0,6}(?:(?:note|warning): )?(?:this (?:\w{1,20} )?(?:is|has been) (?:now )?)?"
-    r"deprecated\b"
-    r"(?=\W{0,4}(?:$|[:.,;)\]!*\u2014-]|use\b|since\b|in\b|as of\b))",
+    r"deprecated\b(?!\W{1,4}(?:array|bool|boolean|int|integer|list|number|object|str|string)\b(?! \w))"
+    rf"(?=\W{{0,4}}(?:$|[:.)\]!*\u2014]|{_BEHIND_DEPRECATED})|(?<![(\[]deprecated)\W{{0,4}}[,;-])",
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"\b(?:it|its|them|their|there|ones?)\b", re.IGNORECASE)

@@ -40,9 +40,10 @@ ADDING_NUMBERS = re.compile(  # `add 12 and 30`, `7 + 35`, `add two numbers`
     r"|\badd(?: up)? (?:(?:the|these|those|some|two|three|four|\d{1,3}) ){1,2}numbers\b",
     re.IGNORECASE,
 )
-NAVIGATING = re.compile(  # `open a website`; `open a new page` makes one, and `the open page` is open already
-    r"(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\ban )(?<!\bmy )(?<!\bcurrently )"
-    r"\b(?:open|go to|visit|load|bring up|pull up|browse to|navigate to) (?!(?:an? |the )?(?:new|previous|last|next)\b)"
+NAVIGATING = re.compile(  # `open a website`; `open a new page` makes one, and `all open pages` are open already
+    r"(?:(?:^\W*|[,:] |\b(?:also|and|i|just|let's|me|now|please|then|to|we|you) )open"
+    r"|\b(?:go to|visit|load|bring up|pull up|browse to|navigate to))"
+    r" (?!(?:an? |the )?(?:new|previous|last|next)\b)"
     r"(?:[\w'\u2019-]{1,30} ){0,5}?(?:web ?sites?|web ?pages?|home ?pages?|sites?|pages?|urls?)\b(?! \d)",
     re.IGNORECASE,
 )
