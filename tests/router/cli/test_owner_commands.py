@@ -130,8 +130,9 @@ async def test_tools_are_listed_searched_and_called_as_the_owner(shop: Shop, tmp
 
     found = (await run(tmp_path, "tools", "search", "paint", "an", "object", "--json")).json
     assert found["results"][0]["toolKey"] in ("shop:paint", "attic:paint")
-    both = await run(tmp_path, "tools", "search", "paint an object", "--also", "paint a door in a colour")
-    assert "(for: paint" in both.stdout
+    both = await run(tmp_path, "tools", "search", "paint an object", "--also", "say which colour it is")
+    assert "shop:paint  (for: paint an object)\n" in both.stdout
+    assert "shop:colour  (for: say which colour it is)\n" in both.stdout
     inside = (await run(tmp_path, "tools", "search", "paint an object", "--project", "attic", "--json")).json
     assert {result["toolKey"].partition(":")[0] for result in inside["results"]} == {"attic"}
 
