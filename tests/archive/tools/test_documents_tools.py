@@ -220,7 +220,7 @@ async def test_the_query_language_works_in_search(archive: Caller) -> None:
 async def test_a_query_without_a_word_to_look_for_is_an_ordinary_empty_result(archive: Caller, query: str) -> None:
     found = await result(archive, "documents_search", query=query)
     assert found["results"] == []
-    assert "nothing to search for" in found["notice"]
+    assert "has only filters" in found["notice"]
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\n\t"])

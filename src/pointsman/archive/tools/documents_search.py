@@ -31,7 +31,7 @@ MAX_COLLECTIONS = 50
 MAX_QUERY_CHARS = 20_000  # longer ones are refused; the parser decides how much of a query it reads
 MAX_CHUNK_CHARS = 100_000
 MAX_SHOWN_CHARS = 4_000  # of a passage; those that the chunker cuts are shorter
-NO_WORDS = "The query has nothing to search for but filters, exclusions or punctuation. Add at least one word."
+NO_WORDS = "The query has only filters, exclusions or punctuation. Add at least one word."
 EMPTY = "The query is empty. Write a question or keywords to search for."
 
 
