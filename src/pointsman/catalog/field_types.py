@@ -10,7 +10,7 @@ from typing import Any
 
 from pointsman.core.model import Json
 
-_LARGEST_SIZE = 2**53  # of a size; larger ones are not exact in every client
+_LARGEST_SIZE = 2**53  # larger numbers are not exact in every client
 
 FieldCheck = Callable[[Any], Any]
 """Returns the value itself if its type is right, else what of it can be shown; None: nothing."""

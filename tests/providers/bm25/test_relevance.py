@@ -56,7 +56,7 @@ def test_so_does_a_meaning_that_is_closer(evidence: Evidence, field: str) -> Non
 
 @pytest.mark.parametrize("evidence", [BY_MEANING, BY_SENTENCES], ids=["embeddings", "sentences"])
 def test_meaning_makes_a_hit_by_words_doubtful_at_most(evidence: Evidence) -> None:
-    """A request about a matter (`did I save an article about batteries`) has another meaning than any tool."""
+    """A request about a subject (`did I save an article about batteries`) has another meaning than any tool."""
     nothing: dict[str, Any] = {"cosine": 0.0, "lead": 0.0, "object_cosine": 0.0}
     if evidence.sentence is not None:
         nothing["sentence"] = 0.0

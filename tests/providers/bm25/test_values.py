@@ -237,12 +237,12 @@ def test_the_words_of_an_identifier_count_less() -> None:
     assert parse("load the user").faint == frozenset()
 
 
-def test_what_follows_a_phrase_for_code_is_only_the_matter() -> None:
+def test_what_follows_a_phrase_for_code_is_only_the_subject() -> None:
     asked = parse("the code that opens the database")
-    assert asked.matter == {"open", "databas"}
-    assert asked.matter <= asked.faint
+    assert asked.subject == {"open", "databas"}
+    assert asked.subject <= asked.faint
     assert "database" not in asked.embedded[0]
-    assert parse("open the database").matter == set()
+    assert parse("open the database").subject == set()
 
 
 def test_references_to_an_identifier_are_usages() -> None:

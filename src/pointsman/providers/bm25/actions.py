@@ -76,7 +76,7 @@ _DETERMINERS = frozenset(
 _QUESTIONS = frozenset(_QUESTION_WORDS.split())
 
 VERBS = frozenset(f"{_READING} {_WRITING} {_REMOVING} {_UNDOING} {_OTHERS}".split())
-ACTS = VERBS - frozenset(_READING.split())
+NON_READING_VERBS = VERBS - frozenset(_READING.split())
 _NEXT_STEP = (  # compiled at first use
     r"(?:[,;]\s*(?:and\s+|or\s+)?|\s+and\s+|\s+then\s+)(?:(?:then|also|finally|next|please)\s+){0,2}"
     rf"(?=(?:{'|'.join(sorted(VERBS))})\b)"
@@ -134,22 +134,22 @@ def steps(sentence: str) -> list[str]:
 def without_negated(text: str) -> str:
     """The text without the verbs of what is not to be done: `list branches` of `list branches, do not switch`."""
 
-    def left(clause: re.Match[str]) -> str:
+    def without_verb(clause: re.Match[str]) -> str:
         verb = clause["verb"] or clause["doing"] or clause["other"]
-        return clause["stop"] or "" if _acts(verb) else clause[0]
+        return clause["stop"] or "" if _is_non_reading_verb(verb) else clause[0]
 
-    return _NEGATED_THING.sub("", _NEGATED.sub(left, text))
+    return _NEGATED_THING.sub("", _NEGATED.sub(without_verb, text))
 
 
-def _acts(word: str) -> bool:
+def _is_non_reading_verb(word: str) -> bool:
     """Whether a word is a verb of requests that does not read, as it stands behind `do not` or `without`."""
     word = word.lower()
-    return word in ACTS or (word.endswith("ing") and stem(word) in _stems_of_acts())
+    return word in NON_READING_VERBS or (word.endswith("ing") and stem(word) in _non_reading_stems())
 
 
 @cache
-def _stems_of_acts() -> frozenset[str]:
-    return frozenset(map(stem, ACTS))
+def _non_reading_stems() -> frozenset[str]:
+    return frozenset(map(stem, NON_READING_VERBS))
 
 
 @cache
@@ -157,7 +157,7 @@ def _changing_stems() -> frozenset[str]:
     return frozenset(stem(verb) for verb, kind in _KINDS.items() if kind != "reads")
 
 
-def verbs_of_matter(said: Sequence[str], kind: RequestKind | None) -> list[str]:
+def verbs_not_asked_for(said: Sequence[str], kind: RequestKind | None) -> list[str]:
     """The words of a part that say what was done, or what is to be undone: `created`, and `add` in `undo git add`."""
     if kind == "done":
         return [word for place, word in enumerate(said) if _is_done(word, said[:place])]

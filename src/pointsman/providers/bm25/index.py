@@ -312,7 +312,7 @@ class Index:
         sentence: SentenceMatch | None,
     ) -> Evidence:
         fields = self.documents[row].fields_by_word()
-        unsaid = query.hints | query.matter
+        unsaid = query.hints | query.subject
         words = [self._word(token, corrections, fields) for token in query.tokens if token not in unsaid]
         part = int(by_words.parts[:, row].argmax())
         plain = [word for word in words if word.token not in query.values]

@@ -1,4 +1,4 @@
-"""Phrases of requests that say in other words than tools what is wanted, and which of their words are only the matter.
+"""Phrases of requests that say in other words than tools what is wanted, and which words are only the subject.
 
 `the code that opens the database` wants code: `opens the database` says which, and names no tool for it.
 """
@@ -199,7 +199,7 @@ _WORDS: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
 )
 
 
-# What is behind these is the matter.
+# What is behind these is the subject.
 _WANTED = (
     *(_WANTED_CODE, _WANTED_USES, _WANTED_PASSAGE, _WANTED_PAGE, _WANTED_RULES),
     *(_REMEMBERED, _KNOWN, _FORGOTTEN),
@@ -240,7 +240,7 @@ def in_words_of_tools(text: str) -> str:
     return _LOGGING_OUT.sub("logout", _LOGGING_IN.sub("login", text)) if "log" in text.lower() else text
 
 
-def matter_of(text: str) -> str:
+def subject_of(text: str) -> str:
     """The part of a text that says about what, where a phrase before it says all of what is wanted; empty: none."""
     for phrase in _WANTED:
         if wanted := phrase.match(text[:MAX_CHARS]):

@@ -6,7 +6,7 @@ Values in it count as what they are: names, and what `values` says in words.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pointsman.providers.bm25.actions import (
@@ -16,11 +16,11 @@ from pointsman.providers.bm25.actions import (
     kind_of_request,
     refers_back,
     steps,
-    verbs_of_matter,
+    verbs_not_asked_for,
     without_negated,
 )
 from pointsman.providers.bm25.pasted import without_pasted
-from pointsman.providers.bm25.phrases import IDENTIFIER, command_in_words, in_words_of_tools, matter_of
+from pointsman.providers.bm25.phrases import IDENTIFIER, command_in_words, in_words_of_tools, subject_of
 from pointsman.providers.bm25.values import files_in, without_addresses, words_for_values
 from pointsman.providers.text import (
     STOP_WORDS,
@@ -59,7 +59,7 @@ class Query:
     ]  # those that count less: the hints, words of identifiers, and verbs that only say that one wants to see
     names: frozenset[str]  # those that are written as names: `Paris`, `GitHub`
     values: frozenset[str]  # the names, and those with digits: they say with what, not what is to be done
-    matter: frozenset[str]  # those that say about what, where a phrase says all of what is wanted: `the code that ...`
+    subject: frozenset[str]  # those that say about what, where a phrase says all of what is wanted: `the code that ...`
     acts: frozenset[str]  # the verbs that its parts begin with: they say what is to be done, not with what
     texts: tuple[str, ...]  # its parts
     parts: tuple[frozenset[str], ...]  # their tokens
@@ -81,60 +81,24 @@ def parse_all(texts: Sequence[str], spell: Callable[[str], str] = str) -> list[Q
 
 
 def parse(text: str, room: int = MAX_WORDS, spell: Callable[[str], str] = str) -> Query:
-    """Parse a text up to `room` distinct words; `spell` corrects its spelling."""
+    """Parse a text up to `room` distinct words; `spell` corrects its spelling.
+
+    A pasted block is left out before: `spell` corrects a few words, and a log has many that it does not know.
+    """
     text = without_negated(_in_words_of_tools(spell(without_pasted(_bounded(text)))))
     whole = _few(list(map(command_in_words, sentences(text))))
-    pieces = _few([command_in_words(step) for sentence in whole for step in steps(sentence)])
-    tokens: dict[str, str] = {}
-    hints: dict[str, str] = {}
-    firm: set[str] = set()  # the hints that count as if they were said
-    acts: set[str] = set()
-    matters: set[str] = set()
-    wanted: set[str] = set()  # the tokens that are not the matter of a phrase
-    told: set[str] = set()  # verbs that say about what, not what is to be done: `add` in `undo git add`
-    parts: list[frozenset[str]] = []
-    texts: list[str] = []
-    kinds: list[RequestKind | None] = []
-    with_hints: list[str] = []  # the same with the words for their values
-    for piece in pieces:
-        part: set[str] = set()
-        kind = kind_of_request(piece)
-        matter = matter_of(piece)
-        about = {stem(word) for word in words(matter)} if matter else set()
-        head = piece.removesuffix(matter)
-        said = words(piece)
-        told |= set(map(stem, verbs_of_matter(said, kind)))
-        for word in said:
-            if len(tokens) >= room:
-                break
-            if word not in STOP_WORDS:
-                token = stem(word)
-                tokens.setdefault(token, word)
-                if is_of_a_kind(word) and not part and token not in told:
-                    acts.add(token)
-                part.add(token)
-        said_of_values = words_for_values(piece)
-        for word, as_said in said_of_values.items():
-            hints.setdefault(stem(word), word)
-            part.add(stem(word))
-            firm |= {stem(word)} if as_said else set()
-        if part:
-            parts.append(frozenset(part))
-            texts.append(piece)
-            kinds.append(kind)
-            # An address to be read or opened is its object: the words of its path are no matter of the request.
-            shown = without_addresses(head) if said_of_values.get("url") else head
-            with_hints.append(" ".join((shown, *said_of_values)))
-            matters |= about
-            wanted |= {stem(word) for word in words(head)} if matter else part
+    parts = _Parts(room)
+    for piece in _few([step for sentence in whole for step in _steps_in_words(sentence)]):
+        parts.add(piece)
+    tokens, hints = parts.tokens, parts.hints
     length = sum([PAIR_LENGTH if has_cjk(token) else 1 for token in tokens])
     unsaid = frozenset(hints.keys() - tokens.keys())
     in_identifiers = {token for token in map(stem, words_of_identifiers(text)) if token in tokens}
     in_files = {stem(word) for name in files_in(text) for word in words(name)} & tokens.keys()
-    matter_tokens = frozenset(matters - wanted) & tokens.keys()
+    subject = frozenset(parts.subjects - parts.outside_subjects) & tokens.keys()
     looking = {token for token, word in tokens.items() if word in LOOKING}
-    faint = (unsaid - firm) | in_identifiers | in_files | looking | (told & tokens.keys()) | matter_tokens
-    embedded = _embeddable(with_hints)
+    not_asked_for = parts.not_asked_for & tokens.keys()
+    embedded = _embeddable(parts.with_hints)
     with_words = [sentence for sentence in whole if any(word not in STOP_WORDS for word in words(sentence))]
     names = frozenset([token for token in map(stem, names_in(text)) if token in tokens])
     if 2 * len(names) > len(tokens):
@@ -142,19 +106,80 @@ def parse(text: str, room: int = MAX_WORDS, spell: Callable[[str], str] = str) -
     return Query(
         tokens=hints | tokens,
         hints=unsaid,
-        faint=faint,
+        faint=(unsaid - parts.firm) | in_identifiers | in_files | looking | not_asked_for | subject,
         names=names,
         values=names | {token for token in tokens if not token.isalpha()},
-        matter=matter_tokens,
-        acts=frozenset(acts),
-        texts=tuple(texts),
-        parts=tuple(parts),
-        kinds=tuple(kinds),
-        referring=(False, *map(refers_back, texts[1:])),
+        subject=subject,
+        acts=frozenset(parts.acts),
+        texts=tuple(parts.texts),
+        parts=tuple(parts.tokens_of_each),
+        kinds=tuple(parts.kinds),
+        referring=(False, *map(refers_back, parts.texts[1:])),
         length=length,
         embedded=embedded,
         sentences=_embeddable(with_words) if embedded else (),
     )
+
+
+class _Parts:
+    """What the parts of a text say, added one after the other."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self.tokens: dict[str, str] = {}
+        self.hints: dict[str, str] = {}
+        self.firm: set[str] = set()  # the hints that count as if they were said
+        self.acts: set[str] = set()
+        self.subjects: set[str] = set()  # the tokens of subjects; some of them may be outside one, too
+        self.outside_subjects: set[str] = set()
+        self.not_asked_for: set[str] = set()  # verbs that say about what, not what to do: `add` in `undo git add`
+        self.tokens_of_each: list[frozenset[str]] = []
+        self.texts: list[str] = []
+        self.kinds: list[RequestKind | None] = []
+        self.with_hints: list[str] = []  # the texts with the words for their values
+
+    def add(self, text: str) -> None:
+        kind = kind_of_request(text)
+        subject = subject_of(text)
+        head = text.removesuffix(subject)
+        said = words(text)
+        self.not_asked_for |= set(map(stem, verbs_not_asked_for(said, kind)))
+        part = self._add_words(said)
+        said_of_values = words_for_values(text)
+        for word, as_said in said_of_values.items():
+            self.hints.setdefault(stem(word), word)
+            part.add(stem(word))
+            self.firm |= {stem(word)} if as_said else set()
+        if not part:
+            return
+        self.tokens_of_each.append(frozenset(part))
+        self.texts.append(text)
+        self.kinds.append(kind)
+        # The words in the path of an address that is to be read or opened say where it is, not what to do.
+        shown = without_addresses(head) if said_of_values.get("url") else head
+        self.with_hints.append(" ".join((shown, *said_of_values)))
+        self.subjects |= set(map(stem, words(subject)))
+        self.outside_subjects |= set(map(stem, words(head))) if subject else part
+
+    def _add_words(self, said: Iterable[str]) -> set[str]:
+        """Add the words of a part, as far as there is room, and return their tokens."""
+        part: set[str] = set()
+        for word in said:
+            if len(self.tokens) >= self._room:
+                break
+            if word not in STOP_WORDS:
+                token = stem(word)
+                self.tokens.setdefault(token, word)
+                if is_of_a_kind(word) and not part and token not in self.not_asked_for:
+                    self.acts.add(token)
+                part.add(token)
+        return part
+
+
+def _steps_in_words(sentence: str) -> list[str]:
+    """The steps of a sentence whose own beginning is in words already."""
+    first, *others = steps(sentence)
+    return [first, *map(command_in_words, others)]
 
 
 def _bounded(text: str) -> str:

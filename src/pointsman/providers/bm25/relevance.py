@@ -59,7 +59,7 @@ def relevance(evidence: Evidence) -> float:
 def at_least_by_words(by_all: float, figures: Sequence[float]) -> float:
     """Limit how far meaning lowers a hit by words.
 
-    A request about a matter (`did I save an article about batteries`) has another meaning than any tool.
+    A request about a subject (`did I save an article about batteries`) has another meaning than any tool.
     """
     return max(by_all, min(chance(WORDS_ALONE, figures[: len(WORDS_ALONE) - 1]), UNSURE))
 

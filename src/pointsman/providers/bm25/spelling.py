@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.resources import files
 from itertools import chain, islice
 
-from pointsman.providers.bm25.actions import ACTS, VERBS
+from pointsman.providers.bm25.actions import NON_READING_VERBS, VERBS
 
 CORRECTED_WEIGHT = 0.8  # of a word that may be meant, relative to one that is written
 SHORTEST = 4  # letters: among shorter words, one slip leads to many others
@@ -29,7 +29,7 @@ _PLAIN_WORD = re.compile(
     r"(?<![\w./\\@:-])[A-Za-z]{4,24}(?![\w/\\@:-]|\.\w)"
 )  # no part of an identifier, a path or an address
 
-# What requests ask for beside their matter; `phrases` and `actions` look for these words.
+# Other words of requests than verbs and subjects; `phrases` and `actions` look for these words.
 _WORDS_OF_REQUESTS = """
     about between called changed changes code commit commits current date different directory document documentation
     documents everything file files folder forget function gets have history into know named page pages part remember
@@ -106,7 +106,7 @@ def _is_another(common: str, word: str) -> bool:
     A letter that is left out, added or swapped is a slip.
     """
     replaced = len(common) == len(word) and sorted(common) != sorted(word)
-    return replaced and len(word) <= (SHORT_VERB if common in ACTS else SHORTEST)
+    return replaced and len(word) <= (SHORT_VERB if common in NON_READING_VERBS else SHORTEST)
 
 
 class Spelling:

@@ -14,7 +14,7 @@ from pointsman.providers.text import CJK
 
 MAX_VALUE_CHARS = 300  # of one value; the rest of a longer one changes nothing
 
-_QUOTES = "([{<\"'`"
+_OPENING_MARKS = "([{<\"'`"
 _AROUND = ".,;:!?()[]{}<>\"'`"
 _DOMAINS = frozenset(["com", "org", "net", "io", "dev", "ai", "app", "edu", "gov"])
 _WEB = frozenset(["http", "https"])
@@ -113,7 +113,10 @@ def _said_of_values(text: str) -> dict[str, bool]:
 
 
 def without_values(text: str) -> str:
-    """A text without the web addresses, paths and file names in it. In text without spaces these are ASCII."""
+    """A text without the web addresses, paths and file names in it.
+
+    Those in other letters than ASCII end at a space or a CJK character.
+    """
     if not text.isascii():
         text = re.sub(rf"(?<!\S)(?:https?://|~?/)[^\s{CJK}]+", " ", text)  # compiled at first use: it takes 3 ms
     return _ASCII_RUN.sub(lambda run: " " if _words_for(run[0]) else run[0], text)
@@ -166,7 +169,7 @@ def _words_for(written: str) -> tuple[str, ...]:
         return ()  # `ssh://`, `postgres://`: no page of the web
     elif separator or value.startswith("www."):
         return ("url", "page", "website")
-    if _DOTFILE.fullmatch(written.lstrip(_QUOTES).rstrip(_AROUND)[:MAX_VALUE_CHARS]):  # `value` has lost the dot
+    if _DOTFILE.fullmatch(written.lstrip(_OPENING_MARKS).rstrip(_AROUND)[:MAX_VALUE_CHARS]):  # `value` has lost the dot
         return ("file", "path") if "/" in value or "\\" in value else ("file",)
     name = value.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
     base, _, ending = name.rpartition(".")
