@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pointsman.archive.store.sql import vocabulary
+from pointsman.archive.store.sql.database import Connection
+from pointsman.archive.store.sql.housekeeper import _delete_removed
 from pointsman.archive.text.words import words_of
 from tests.archive.engines import AnyStorage, Place, new_store
 from tests.archive.sample_documents import fill, prepared
@@ -65,6 +68,31 @@ def test_a_search_knows_words_that_are_not_counted_yet(place: Place) -> None:
     assert guesses(storage, "mitochndria") == ["mitochondria"]
     assert counted(storage) == {}
     storage.close()
+
+
+def test_a_word_that_a_changed_document_keeps_is_known_all_the_time(place: Place) -> None:
+    """The old passage is discounted one step before the new one is counted, which a search has read ahead."""
+    storage = place.open()
+    storage.housekeeper.close()
+    fill(storage, prepared("a.md", "photosynthesis happens"))
+    step(storage, vocabulary.count)
+    fill(storage, prepared("a.md", "photosynthesis again"))
+    known = [passages_of(storage, "photosynthesis")]
+    for work in (_delete_removed, vocabulary.count):
+        step(storage, work)
+        known.append(passages_of(storage, "photosynthesis"))
+    assert known == [2, 1, 1]  # the removed passage counts until it is deleted
+    storage.close()
+
+
+def step(storage: AnyStorage, work: Callable[[Connection], bool]) -> None:
+    with storage.database.writing() as connection:
+        assert work(connection)
+
+
+def passages_of(storage: AnyStorage, word: str) -> int:
+    with storage.archives.reading() as view:
+        return view.vocabulary().passages(word)
 
 
 def test_the_vocabulary_in_memory_follows_what_comes_and_goes(storage: AnyStorage) -> None:

@@ -8,7 +8,7 @@ passages itself. A step and its mark are one transaction, so that each passage c
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +22,7 @@ Row = tuple[Any, ...]
 
 PASSAGES_PER_STEP = 300
 _READ_PER_SEARCH = 1_000  # passages that are not counted yet
+_MOST_READ_AHEAD = 2_000  # whose words are kept, in some megabytes
 
 
 def count(connection: Connection) -> bool:
@@ -76,27 +77,40 @@ class SqlVocabulary:
         self._known = Vocabulary()
         self._revision = 0
         self._read_up_to = 0  # a passage
+        # The passages that were read before they were counted, with their words.
+        self._read_ahead: deque[tuple[int, frozenset[str]]] = deque(maxlen=_MOST_READ_AHEAD)
 
     def current(self, connection: Connection) -> Vocabulary:
         with self._lock:
-            revision = counter(connection, "vocabulary revision")
+            revision, counted = counter(connection, "vocabulary revision"), counter(connection, "counted passage")
             if revision > self._revision:
-                self._known.set(
-                    connection.execute(
-                        "SELECT word, passages FROM vocabulary WHERE revision > ? ORDER BY passages DESC LIMIT ?",
-                        (self._revision, MOST_WORDS),
-                    )
-                )
+                self._read_counts(connection, counted)
                 self._revision = revision
-            self._read_uncounted(connection, counter(connection, "counted passage"))
+            self._read_uncounted(connection, counted)
             return self._known
+
+    def _read_counts(self, connection: Connection, counted: int) -> None:
+        """Read what has changed, which is without the passages that are not counted yet: add those again."""
+        changed = connection.execute(
+            "SELECT word, passages FROM vocabulary WHERE revision > ? ORDER BY passages DESC LIMIT ?",
+            (self._revision, MOST_WORDS),
+        ).fetchall()
+        self._known.set(changed)
+        while self._read_ahead and self._read_ahead[0][0] <= counted:
+            self._read_ahead.popleft()
+        if self._read_ahead:
+            words = {word for word, _ in changed}
+            for _, said in self._read_ahead:
+                self._known.count_passage(said & words)
 
     def _read_uncounted(self, connection: Connection, counted: int) -> None:
         after = max(self._read_up_to, counted)
         newest = _after(connection, after, _READ_PER_SEARCH)
         texts = Texts(connection)
         for row in newest:
-            self._known.count_passage(_words(texts, row))
+            said = frozenset(_words(texts, row))
+            self._known.count_passage(said)
+            self._read_ahead.append((row[0], said))
         if newest:
             self._read_up_to = newest[-1][0]
         if counter(connection, "passage") > counted:
