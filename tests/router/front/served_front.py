@@ -19,7 +19,7 @@ from pointsman.router.app import oauth_routes
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.connections import Exempt, is_exempt
 from pointsman.router.front.http.headers import HostRules
-from pointsman.router.front.http.protocol import guarded_protocol
+from pointsman.router.front.http.protocol import GuardedProtocol, guarded_protocol
 from tests.router.front.raw_http import Answer, Connection, Json, initialize, request
 from tests.router.front.small_gateway import SmallGateway
 
@@ -42,6 +42,10 @@ class Served:
     @property
     def connections(self) -> int:
         return len(self.server.server_state.connections)
+
+    @property
+    def protocols(self) -> list[GuardedProtocol]:
+        return [one for one in self.server.server_state.connections if isinstance(one, GuardedProtocol)]
 
     async def connect(self) -> Connection:
         connection = await Connection.open(self.port)

@@ -27,7 +27,7 @@ class CallNotSentError(ConnectionLostError):
 
 
 class NewConnectionClosedError(CallNotSentError):
-    """The server closed a new connection at once: it may have too many, and it can still be reached."""
+    """The server closed a new connection before the call was written: it may have too many. It is not given up."""
 
     over = False
 

@@ -12,7 +12,13 @@ from collections.abc import Sequence
 import pytest
 
 from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError
-from pointsman.router.downstream.http.exchange import CHALLENGE_BYTES, HEAD_BYTES, HIGH_WATER, response_of
+from pointsman.router.downstream.http.exchange import (
+    CHALLENGE_BYTES,
+    HEAD_BYTES,
+    HIGH_WATER,
+    UNPACKED_BYTES,
+    response_of,
+)
 from pointsman.router.downstream.http.failures import FAILURES
 from tests.router.downstream.http_answers import BODY, CHUNKED, OK, WHOLE, Play, answers, client_of, get
 
@@ -183,6 +189,15 @@ async def test_a_small_packed_body_cannot_fill_the_memory() -> None:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 5_000_000
+
+
+async def test_raw_deflate_of_any_length_is_unpacked_whole() -> None:
+    for size in range(UNPACKED_BYTES - 8, UNPACKED_BYTES + 600, 7):
+        packer = zlib.compressobj(wbits=-15)
+        packed = packer.compress(b"a" * size) + packer.flush()
+        head = OK + b"Content-Encoding: deflate\r\nContent-Length: %d\r\n\r\n" % len(packed)
+        async with client_of(answers(head + packed)) as client:
+            assert len(await get(client)) == size
 
 
 async def test_a_packed_body_is_received_no_faster_than_it_is_read() -> None:

@@ -91,16 +91,39 @@ async def test_an_event_for_another_call_ends_its_connection_if_no_other_answers
     assert not await keeps_connection(b"200 OK", event, b"text/event-stream")
 
 
-@pytest.mark.parametrize("content", [b'{"id": null, %b}' % ERROR, b'{"id": 0, %b}' % RESULT, b'{"error": "x"}', b"[]"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"id": null, %b}' % ERROR,
+        b'{"id": 0, %b}' % RESULT,
+        b'{"error": "x"}',
+        b"[]",
+        b'{"id": 83412, "message": "no route"}',  # an error page, and no JSON-RPC
+    ],
+)
 @pytest.mark.parametrize("status", [b"200 OK", b"400 Bad Request"])
 async def test_what_names_no_other_call_does_not_end_the_connection(status: bytes, content: bytes) -> None:
     """Another call may have taken it."""
     assert await keeps_connection(status, content)
 
 
+UNNAMED = b'{"jsonrpc": "2.0", "id": null, %b}' % ERROR
+
+
 async def test_an_error_that_names_no_call_is_passed_on_under_200() -> None:
     with pytest.raises(DownstreamError, match="broken"):
-        await result_of(b"200 OK", b'{"jsonrpc": "2.0", "id": null, %b}' % ERROR)
+        await result_of(b"200 OK", UNNAMED)
+    with pytest.raises(DownstreamError, match="broken"):
+        await result_of(b"200 OK", b"data: %b\n\n" % UNNAMED, b"text/event-stream")
+
+
+async def test_the_answer_to_a_call_counts_whatever_is_before_it() -> None:
+    own = b'{"jsonrpc": "2.0", "id": 5, "result": {}}'
+    foreign = own.replace(b"5", b"4")
+    for other in (UNNAMED, foreign):
+        await result_of(b"200 OK", b"[%b, %b]" % (other, own))
+    with pytest.raises(DownstreamError, match="mine"):
+        await result_of(b"400 No", b"[%b, %b]" % (UNNAMED, UNNAMED.replace(b"null", b"5").replace(b"broken", b"mine")))
 
 
 async def keeps_connection(status: bytes, body: bytes, kind: bytes = b"application/json") -> bool:
@@ -118,8 +141,8 @@ async def result_of_an_error(given: bytes) -> None:
     await result_of(b"400 Bad Request", b'{"jsonrpc": "2.0", "id": %b, %b}' % (given, ERROR))
 
 
-async def result_of(status: bytes, body: bytes) -> None:
-    async with client_of(answers(answer_with(status, body))) as client:
+async def result_of(status: bytes, body: bytes, kind: bytes = b"application/json") -> None:
+    async with client_of(answers(answer_with(status, body, kind))) as client:
         response = await client.send(client.head("POST"), b"{}")
         await read_result(response, 5, 1 << 20, lambda message: None)
 

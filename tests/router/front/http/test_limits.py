@@ -10,6 +10,8 @@ from contextlib import suppress
 import pytest
 
 from pointsman.config.model import GatewayConfig, Limits
+from pointsman.router.front.http.protocol import MOST_QUEUED
+from pointsman.router.front.http.responses import HEAD_LINES
 from tests.router.front.raw_http import LONG_S, Connection, Json, call, initialize, modern_call, request
 from tests.router.front.served_front import Served, serving
 
@@ -154,16 +156,67 @@ async def test_a_large_header_is_refused(at_once: bool) -> None:
         await connection.close()
 
 
-async def test_a_large_header_is_refused_behind_a_whole_call() -> None:
+@pytest.mark.parametrize("pieces", [1, 2])
+async def test_a_large_header_is_refused_behind_a_whole_call(pieces: int) -> None:
     async with serving() as served:
         session = await served.open_session()
         whole = request(served.port, call("echo", {"text": "hi"}), headers=session)
         large = request(served.port, call("echo"), headers=[*session, *[("X-Large", "x" * 1000)] * 70])
         connection = await served.connect()
-        connection.send(whole + large)
+        connection.send(whole + large[: -100 * (pieces - 1) or None])
         assert (await connection.answer()).text == "hi"
-        assert await connection.closed() == b""
+        if pieces == 2:
+            connection.send(large[-100:])
+        assert (await connection.closed())[:13] in (b"", b"HTTP/1.1 431 ")
         assert len(served.gateway.requests) == 1
+
+
+async def test_what_follows_a_large_header_behind_a_call_is_not_kept() -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        connection = await served.connect()
+        head = b"POST /mcp HTTP/1.1\r\n"
+        connection.send(request(served.port, call("slow"), headers=session) + head)
+        await served.gateway.entered.acquire()
+        [protocol] = served.protocols
+        for _ in range(200):
+            protocol.data_received(b"a:\r\n" * 1_000)  # as after `receive` has resumed reading
+        assert len(protocol.headers) <= HEAD_LINES
+        served.gateway.leave.set()
+        assert (await connection.answer()).status == 200
+        assert await connection.closed() == b""
+
+
+async def test_a_connection_has_a_bounded_number_of_queued_requests() -> None:
+    """Each costs a hundred times its own bytes. Those in the queue are answered, and the connection closes."""
+    async with serving() as served:
+        session = await served.open_session()
+        connection = await served.connect()
+        short = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+        connection.send(request(served.port, call("slow"), headers=session))
+        await served.gateway.entered.acquire()
+        [protocol] = served.protocols
+        for _ in range(10):
+            protocol.data_received(short * MOST_QUEUED)
+        assert len(protocol.pipeline) == MOST_QUEUED
+        served.gateway.leave.set()
+        assert (await connection.answer()).status == 200
+        assert (await connection.closed()).count(b"HTTP/1.1 ") == MOST_QUEUED
+
+
+async def test_an_answer_admits_no_more_requests_while_others_are_queued() -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        connection = await served.connect()
+        connection.send(request(served.port, call("slow"), headers=session) * 3)
+        await served.gateway.entered.acquire()
+        [protocol] = served.protocols
+        assert protocol.flow.read_paused
+        protocol.on_response_complete()
+        assert protocol.flow.read_paused
+        protocol.on_response_complete()
+        assert not protocol.flow.read_paused
+        served.gateway.leave.set()
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/projects/p/mcp"])

@@ -36,7 +36,7 @@ async def test_a_long_call_outlasts_what_follows_it(behind: bytes, end: bytes) -
         connection = await served.connect()
         connection.send(request(served.port, call("slow"), headers=session) + behind)
         await served.gateway.entered.acquire()
-        [protocol] = [one for one in served.server.server_state.connections if isinstance(one, GuardedProtocol)]
+        [protocol] = served.protocols
         protocol._head_is_late()  # as its timer does
         served.gateway.leave.set()
         assert (await connection.answer()).status == 200

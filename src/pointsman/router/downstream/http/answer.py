@@ -162,27 +162,45 @@ async def _read_answer(
         answer.release()
 
 
+class _OtherAnswers:
+    """Responses beside that of call `number`, which are looked at only if it does not come.
+
+    A server that could not read a request answers it under null, a word, or always the same number.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.foreign = False  # one names another call
+        self.error: Json | None = None  # the first that names no call
+
+    def note(self, message: Json) -> None:
+        given, error = message.get("id"), error_in(message)
+        if error is None and "result" not in message:
+            return  # no response
+        if type(given) is int and given not in (self._number, *_PLACEHOLDER_IDS):
+            self.foreign = True
+        elif error is not None and self.error is None:
+            self.error = message
+
+    def instead(self, reason: str) -> Json:
+        """Return the error that names no call. Raises ConnectionLostError if there is none, or an answer is foreign."""
+        if self.foreign:
+            raise ForeignAnswerError(reason)
+        if self.error is None:
+            raise ConnectionLostError(reason)
+        return self.error
+
+
 def _answer_among(messages: Iterable[Json], number: int, on_message: OnMessage) -> Json:
-    foreign = False
+    others = _OtherAnswers(number)
     for message in messages:
         if "method" in message:
             on_message(message)
         elif message.get("id") == number:
             return message
-        elif _is_of_another_call(message, number):
-            foreign = True
-        elif error_in(message) is not None:
-            return message
-    raise (ForeignAnswerError if foreign else ConnectionLostError)(_NOT_THE_RESULT)
-
-
-def _is_of_another_call(message: Json, number: int) -> bool:
-    """Whether a response names another call.
-
-    A server that could not read a request answers it under null, a word, or always the same number.
-    """
-    given = message.get("id")
-    return type(given) is int and given != number and given not in _PLACEHOLDER_IDS
+        else:
+            others.note(message)
+    return others.instead(_NOT_THE_RESULT)
 
 
 async def _answer_in_stream(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:
@@ -191,7 +209,7 @@ async def _answer_in_stream(response: HttpResponse, number: int, answer: Incomin
     size = 0
     last_id: str | None = None
     retry_ms: int | None = None
-    foreign = False
+    others = _OtherAnswers(number)
     try:
         while chunk := await response.read():
             size += len(chunk)
@@ -206,14 +224,14 @@ async def _answer_in_stream(response: HttpResponse, number: int, answer: Incomin
                     elif message.get("id") == number:
                         return message
                     else:
-                        foreign = foreign or _is_of_another_call(message, number)
+                        others.note(message)
             await answer.adjust_lease(parser.held)
     except FAILURES:
         if not last_id:
             raise
     if last_id:
         raise StreamCutError(last_id, retry_ms)
-    raise (ForeignAnswerError if foreign else ConnectionLostError)(_CUT)
+    return others.instead(_CUT)
 
 
 def _refuse_kind(kind: str) -> NoReturn:
@@ -251,11 +269,14 @@ async def _error_answer(response: HttpResponse, number: int) -> Json:
     status = response.status
     if 300 <= status < 400 or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         raise ConnectionLostError(status_reason(status))
+    others = _OtherAnswers(number)
     for message in await read_error(response):
-        if "method" not in message and _is_of_another_call(message, number):
-            raise ForeignAnswerError(status_reason(status))
-        if error_in(message) is not None:
+        if message.get("id") == number and error_in(message) is not None:
             return message
+        if "method" not in message:
+            others.note(message)
+    if others.foreign or others.error is not None:
+        return others.instead(status_reason(status))
     old = " (for an older server with SSE, set `transport: sse`)" if status in _NO_ENDPOINT else ""
     raise ConnectionLostError(status_reason(status) + old)
 

@@ -389,6 +389,7 @@ class _Inflater:
         self._zlib: zlib._Decompress | None = None  # made with the first bytes, which tell raw deflate from zlib's
         self._packed = b""
         self._surplus = 0  # bytes behind the end of what is compressed
+        self._holds_more = False  # zlib may hold output of what it has taken
 
     @classmethod
     def of(cls, encoding: bytes) -> _Inflater | None:
@@ -403,7 +404,7 @@ class _Inflater:
     @property
     def has_more(self) -> bool:
         """Whether there is a further part in what was added."""
-        return bool(self._packed)
+        return bool(self._packed) or self._holds_more
 
     def add(self, data: bytes) -> None:
         """Add what was received. Raises ExchangeError: there is too much behind the end."""
@@ -420,12 +421,13 @@ class _Inflater:
     def read(self) -> bytes:
         """The next part, or nothing without more data. Raises ExchangeError."""
         try:
-            while self._packed:
+            while self.has_more:
                 if self._zlib is None:
                     raw = self._wbits == _ZIPPED[b"deflate"] and self._packed[0] & 0xF != _DEFLATE_METHOD
                     self._zlib = zlib.decompressobj(_RAW_DEFLATE if raw else self._wbits)
                 unpacked = self._zlib.decompress(self._packed, UNPACKED_BYTES)
                 self._packed = self._zlib.unconsumed_tail
+                self._holds_more = len(unpacked) == UNPACKED_BYTES and not self._zlib.eof
                 if self._zlib.eof:
                     self._packed = b""  # what follows the end is not part of the body
                     self._ignore(self._zlib.unused_data)

@@ -51,6 +51,7 @@ from pointsman.router.front.http.unread import UnreadBudget
 from pointsman.router.serving.timer_queue import TimerQueue
 from pointsman.router.serving.write_queue import WriteQueue
 
+MOST_QUEUED = 256  # requests of a connection behind the one that is served; each takes 2 KB, however short it is
 READ_S = 10.0  # in each such interval a slow reader must take `READ_BYTES`, or the rest if that is less
 READ_BYTES = 64 << 10
 _UPGRADE_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
@@ -62,6 +63,10 @@ _TOO_MANY = {
 }
 _DIRECT_URL = b"/mcp"
 _EMPTY_SCOPE: Any = {"type": "http", "method": "GET", "headers": []}  # of an idle connection
+
+
+class TooManyQueuedError(Exception):
+    """A client sent more requests than may wait behind the one that is served."""
 
 
 class HeadTooLargeError(Exception):
@@ -119,6 +124,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0  # of a head that comes in several pieces
         self._piece_bytes = 0  # of the piece that is read now
         self._piece_ends_message = False  # so that its bytes do not all belong to the head or body that it leaves open
+        self._head_is_behind = False  # it begins in a piece with the end of another message, so it has to be measured
+        self._discards = False  # what still comes; the connection closes once its last whole request is answered
         self._since_body = 0  # bytes since the last ones of a body: framing, such as trailers
         self._has_body = False  # the piece has bytes of a body, or the end of a head
         self._known: RequestHead | None = None
@@ -187,6 +194,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._verdict = None
 
     def data_received(self, data: bytes) -> None:
+        if self._discards:
+            return
         is_between_requests = False  # all before are answered, and the parser has seen no byte of the next
         if self._kept is not None:
             self._kept.discard(self)
@@ -260,12 +269,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self.headers = []
         self.head: Head = {}
         self._head_bytes = 0
+        self._head_is_behind = self._piece_ends_message
         self._reading_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Override the base's method, which keeps the blanks around a value, and takes trailers for headers."""
         if self._reading_body:
             return
+        if len(self.headers) >= HEAD_LINES:
+            raise HeadTooLargeError
         name, value = name.lower(), value.strip(b" \t")
         self.headers.append((name, value))
         self.head[name] = value
@@ -275,9 +287,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._declining = self.parser.should_upgrade()
         if self._declining:
             return  # the parser stops here, and the request is parsed again without the upgrade headers
-        if len(self.headers) > HEAD_LINES:
-            raise HeadTooLargeError
-        if self._head_bytes + self._piece_bytes > HEAD_BYTES:
+        if len(self.pipeline) >= MOST_QUEUED:
+            raise TooManyQueuedError
+        if self._head_is_behind or self._head_bytes + self._piece_bytes > HEAD_BYTES:
             self._measure_head()
         self._reading_body = self._has_body = True
         self.expect_100_continue = b"expect" in self.head and self.head[b"expect"].lower() == b"100-continue"
@@ -385,12 +397,14 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.get_write_buffer_size():
             self._start_read_timer()
         if not self.transport.is_closing():
-            if self.flow.read_paused:
-                self.flow.resume_reading()
             if self.pipeline:
                 self._running, app = self.pipeline.pop()
                 self._start_asgi_task(self._running, app)
+                if not self.pipeline and self.flow.read_paused:
+                    self.flow.resume_reading()
             else:
+                if self.flow.read_paused:
+                    self.flow.resume_reading()
                 pressed = self.table.total >= self._many
                 if self._kept is not None:
                     self._stop_keep_alive()
@@ -479,6 +493,7 @@ class GuardedProtocol(HttpToolsProtocol):
             if not self._reading_body:
                 # The last call is whole: answer it, then close. An error now would be read as its answer.
                 cycle.keep_alive = False
+                self._discards = True
                 self._reading_head = False  # no head is awaited any more
                 self.flow.pause_reading()
                 return
