@@ -56,6 +56,8 @@ async def found(*queries: str, max_results: int = 5, context: str | None = None)
         "do not use web:search, list_directory, or read_text_file",
         "don't use list_directory/read_text_file",
         "never call web:search, list_directory",
+        "never call web:search, list_directory. List files.",
+        "never call web:search, list_directory, but show files",
     ],
 )
 async def test_a_name_that_is_forbidden_is_not_asked_for(query: str) -> None:
@@ -70,6 +72,35 @@ def test_a_forbidden_name_leaves_the_marks_behind_it() -> None:
     assert names.without_forbidden("do not use read_text_file, list files") == ", list files"
     assert names.without_forbidden("do not use list_directory/read_text_file, push") == ", push"
     assert names.without_forbidden("do not use a/read_text_file") == "do not use a/read_text_file"
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("do not use read_file, list_directory instead", "list_directory instead"),
+        ("do not use read_file, list_directory is enough", "list_directory is enough"),
+        ("do not use read_file and fetch-page, list_directory is enough", "list_directory is enough"),
+        ("instead of read_file, list_directory", "list_directory"),
+        ("rather than read_file, list_directory", "list_directory"),
+        ("without read_file, list_directory.", "list_directory."),
+        ("call fetch-page and not read_file, list_directory", "call fetch-page and , list_directory"),
+        ("call fetch-page and not read_file, list_directory next", "call fetch-page and , list_directory next"),
+        ("do not use read_file. list_directory or fetch-page", ". list_directory or fetch-page"),
+    ],
+)
+def test_a_name_behind_a_comma_that_is_asked_for_instead_stays(query: str, left: str) -> None:
+    assert ExactNames(documents()).without_forbidden(query).removeprefix(", ") == left
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "do not use read_file, fetch-page or list_directory to list files",
+        "instead of read_file, fetch-page and list_directory to list files",
+    ],
+)
+def test_of_a_list_that_closes_with_a_conjunction_no_name_stays(query: str) -> None:
+    assert ExactNames(documents()).without_forbidden(query) == " to list files"
 
 
 async def test_of_a_list_of_forbidden_names_none_is_asked_for_and_the_name_behind_it_is() -> None:

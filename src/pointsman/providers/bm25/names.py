@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -23,12 +23,13 @@ OF_NAMED_SERVER = 0.5  # the least relevance of a tool whose server is all that 
 _IDENTIFIER = re.compile(r"[^\W_](?:_+|[-.:])[^\W_]|[a-z][A-Z]")
 _SEPARATOR = r" (?:or|nor|and) |(?<=,) "  # of the names in a list, which end in their commas
 _FORBIDDEN = re.compile(
-    r"\b(?:do not|don['\u2019]?t|never|without|rather than|instead of|avoid|not)"
+    r"\b(?:do not|don['\u2019]?t|never|avoid|(?P<other>without|rather than|instead of|not))"
     r"(?: (?:use|using|call|calling|run|running|want|the|tool)){0,4} "
-    rf"(\S{{1,200}}(?:(?:{_SEPARATOR})\S{{1,200}}){{0,9}})",
+    rf"(?P<names>\S{{1,200}}(?:(?:{_SEPARATOR})\S{{1,200}}){{0,9}})",
     re.IGNORECASE,
 )
-_LIST_SEPARATOR = re.compile(_SEPARATOR)
+_LIST_SEPARATOR = re.compile(_SEPARATOR, re.IGNORECASE)
+_LIST_END = re.compile(r"\s{0,3}(?:$|[.;!?\n])|,? but\b", re.IGNORECASE)
 # Words beside the name of a server that ask for no more than its tools, alone or only with one of `_TOOLS`: `list the
 # github tools` does, `list github` does not.
 _BESIDE = "a at can do does from in me my of on our please the use using via what with"
@@ -63,20 +64,39 @@ class ExactNames:
         """The query without the names of tools that it forbids: `without git_reset`, `never call delete_entities`."""
 
         def without_names(forbidden: re.Match[str]) -> str:
-            rest = self._after_names(forbidden[1])
-            return forbidden[0] if rest is None else rest
+            end = self._end_of_names(forbidden)
+            return forbidden[0] if end is None else forbidden["names"][end:]
 
         return _FORBIDDEN.sub(without_names, query)
 
-    def _after_names(self, text: str) -> str | None:
-        """The rest of the text after the tool names at its beginning; None if it begins with none."""
-        end = 0
-        for part in _LIST_SEPARATOR.split(text):
+    def _end_of_names(self, forbidden: re.Match[str]) -> int | None:
+        """Where the forbidden names end in `names`; None if it begins with no name of a tool.
+
+        Commas alone hardly make a list: `do not use git_reset, git_log is enough` and `instead of git_reset, git_log`
+        ask for the second one.
+        """
+        ends = list(self._ends_of_names(forbidden["names"]))
+        if not ends:
+            return None
+        closing = [end for end, joined in ends if joined]
+        if closing:
+            return closing[-1]
+        first, last = ends[0][0], ends[-1][0]
+        is_list = not forbidden["other"] and _LIST_END.match(forbidden.string, forbidden.start("names") + last)
+        return last if is_list else first
+
+    def _ends_of_names(self, text: str) -> Iterator[tuple[int, bool]]:
+        """Where each of the tool names at the beginning of a text ends, and whether `or` or `and` stands before it."""
+        start, joined = 0, False
+        for separator in (*_LIST_SEPARATOR.finditer(text), None):
+            part = text[start : separator.start() if separator else None]
             name = part.rstrip(_MARKS)
             if not self._are_names(name):
-                break
-            end = text.index(name, end) + len(name)
-        return text[end:] if end else None
+                return
+            yield start + len(name), joined
+            if separator is None or part[len(name) :] not in ("", ","):
+                return
+            start, joined = separator.end(), separator[0] != " "
 
     def _are_names(self, word: str) -> bool:
         """Whether a word is the name of a tool, which may have a slash in it, or several with slashes between them."""
