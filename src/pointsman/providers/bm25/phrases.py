@@ -40,9 +40,16 @@ ADDING_NUMBERS = re.compile(  # `add 12 and 30`, `7 + 35`, `add two numbers`
     r"|\badd(?: up)? (?:(?:the|these|those|some|two|three|four|\d{1,3}) ){1,2}numbers\b",
     re.IGNORECASE,
 )
-NAVIGATING = re.compile(  # `open a website`; `open a new page` makes one, and `all open pages` are open already
-    r"(?:(?:^\W*|[,:] |\b(?:also|and|i|just|let's|me|now|please|then|to|we|you) )open"
-    r"|\b(?:go to|visit|load|bring up|pull up|browse to|navigate to))"
+# Behind these words `open` says which pages: `close all open pages`. It does not before an article: `of these open the
+# first page`.
+_BESIDE_OPEN = """
+    the an all any every another other these those of no my our each many some which
+    close count find get list reload show is are was were already currently
+"""
+_IS_VERB = "".join(rf"(?<!\b{word} )" for word in (*_BESIDE_OPEN.split(), "switch to"))
+_OPEN = rf"\bopen(?= (?:the|an?) )|{_IS_VERB}\bopen"
+NAVIGATING = re.compile(  # `open a website`; `open a new page` makes one
+    rf"(?:{_OPEN}|\b(?:go to|visit|load|bring up|pull up|browse to|navigate to))"
     r" (?!(?:an? |the )?(?:new|previous|last|next)\b)"
     r"(?:[\w'\u2019-]{1,30} ){0,5}?(?:web ?sites?|web ?pages?|home ?pages?|sites?|pages?|urls?)\b(?! \d)",
     re.IGNORECASE,
