@@ -92,10 +92,11 @@ _OPENING = re.compile(
     r"\b(?:open|start)\s+(?:an?|new)\s(?!(?:\w+\s)?(?:file|document|image|page|url|link|website)\b)",
     re.IGNORECASE,
 )
-_READING_OPEN = re.compile(  # `open the photo`, and what is still open: `open issues of ana/shop`
+# `open the photo`, and what is still open: `open issues of ana/shop`. `Open issues for these bugs` makes new ones.
+_READING_OPEN = re.compile(
     r"\s*open\s(?:\w+\s){0,3}(?:file|document|image|picture|photo)\b"
-    r"|\s*open\s(?:\w+\s)?(?:issues|tickets|tasks|bugs|prs|requests|orders|invoices|questions|cases)"
-    r"(?:\W*$| (?:of|in|on|with|without|from|by|due|that|which|since|assigned|labell?ed|older|newer)\b)",
+    r"|\s*open\s(?:\w+\s)?(?:issues|tickets|tasks|bugs|prs|requests|orders|invoices|questions|cases)\b"
+    r"(?! for (?:these|those|this|that|each|all|both|every|the following)\b)",
     re.IGNORECASE,
 )
 # `do not switch`, `without pushing`, `I don't want to create`. What stands behind the verb stays: it is often what the
