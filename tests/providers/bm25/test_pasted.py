@@ -121,6 +121,15 @@ def test_other_paragraphs_between_blocks_do_not(text: str) -> None:
         ),
         *("export default App;", "export const limit = 5;", "export function load(path) {", "export { a, b }"),
         *("use std::io::Read;", "using System.Linq;", "package main", "require 'json'"),
+        *(
+            "import os  # noqa",
+            "import os  # the files of a user",
+            "import os; import sys",
+            "import qualified Data.Map as M",
+        ),
+        *("import java.util.*;", "import type { A } from './a';", "import a from './a';", "import Data.List (sort)"),
+        *("export namespace Foo {", "export PATH=/usr/bin", "export const { a, b } = c;", "export const a = all(b);"),
+        *("import { a } from './the'; // all of the app", "export let a: string;", "import scala.{A, B}"),
     ],
 )
 @pytest.mark.parametrize("between", ["", "\n"])
@@ -133,6 +142,8 @@ def test_the_first_line_of_code_is_no_request(first: str, between: str) -> None:
     "request_",
     [
         *("import this module into the project:", "export this module as a zip file:", "use this code in a new file"),
+        *("import all contacts of Anna", "export issues as csv", "import users from contacts.csv", "export my notes"),
+        *("import data for Anna", "export tasks to Anna"),
         *("export function list as csv", "import this module as a package into the project?"),
     ],
 )

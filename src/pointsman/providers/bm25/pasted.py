@@ -42,14 +42,14 @@ _QUESTION = re.compile(
     r"(?:what|which|who|whose|where|when|why|how)\s\w+\s+\w|(?:i|we) (?:want|need)\s+(?:an?|the|all|my|to)\s+\w",
     re.IGNORECASE,
 )
-_IMPORT = re.compile(  # in the syntax of a language: `import this module into the project` is a request
-    r"import (?:[\w.]+(?: as \w+)?(?:, [\w.]+(?: as \w+)?){0,9};?$|[{*\"'(]|static )"
-    r"|import [\w$]+(?:, \{[^}\n]*\})? from ['\"]"
-    r"|from [\w.]+ import\b"
-    r"|export (?:default\b|[{*]|(?:async |abstract )?(?:class|const|enum|function|interface|let|type|var) \w+"
-    r"(?: ?[({=:<]| extends | implements |$))"
-    r"|(?:use|using) [^\n]+;$|package [\w.]+;?$|require ?\(?['\"]",
-    re.MULTILINE,
+_IMPORT = re.compile(  # or a request: `import this module into the project`
+    r"(?:import|export)(?: [\w.*{\[\"'(_-]|[{*(\"'])"
+    r"|from [\w.]+ import\b|(?:use|using) [^\n]+;$|package [\w.]+;?$|require(?:_relative)? ?\(?['\"]"
+)
+_COMMENT = re.compile(r"\s(?:#|//|--|/\*)")
+_PROSE = re.compile(  # words of their own that no such line of code has; `export a as b` has braces
+    r" (?:this|the|into|my|our|these|to|for|with) \w"
+    r"| (?:an?|all) (?!as\b|from\b)\w\w| from [\w.]+$|^export [\w ]+ as \w"
 )
 _CODE_LINE = re.compile(
     r"^\s*(?:async|class|const|def|else|export|fn|for|from|func|function|if|impl|import|let|private|public|return|struct"
@@ -110,9 +110,10 @@ def _first(text: str) -> _Asked | None:
 
 def _begins_code(head: str, block: str) -> bool:
     """Whether the first line is one of the code that follows: `import os`, and not `import contacts` before a table."""
-    if head.endswith((":", "?")):
+    first = head.partition("\n")[0]
+    if _IMPORT.match(first) is None or first.endswith((":", "?")) or _PROSE.search(_COMMENT.split(first, 1)[0]):
         return False
-    return _IMPORT.match(head) is not None and len(_CODE_LINE.findall(block[:READ_CHARS])) >= _LEAST_CODE_LINES
+    return len(_CODE_LINE.findall(block[:READ_CHARS])) >= _LEAST_CODE_LINES
 
 
 def _last(text: str) -> _Asked | None:
