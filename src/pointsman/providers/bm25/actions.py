@@ -110,6 +110,14 @@ _NEGATED = re.compile(
     r"|\s?\b(?:without|instead of)\s(?P<doing>\w+ing)\b|\s?\brather than\s(?P<other>\w+)",
     re.IGNORECASE,
 )
+# What follows is to be stored, not obeyed: `add a note - do not restart the server`.
+_BEFORE_STORED = re.compile(
+    r"\b(?:note|rule|memory|message|issue|comment|todo|remember|remind|saying|text)\s?[:\u2013\u2014\"'-][\s\"'(]{0,4}$",
+    re.IGNORECASE,
+)
+_MAX_STORING_CHARS = 100  # before such a text, in which the verb is looked for
+_BEFORE_CLAUSE = " \t\r\n,;:.!?(\u2013\u2014-"
+_SENTENCE_END = re.compile(r"[.!?\n]")
 _NEGATED_THING = re.compile(
     r"(?:, ?not|\binstead of|\brather than) (?:an?|the|my) \w+", re.IGNORECASE
 )  # `not a screenshot`
@@ -137,9 +145,22 @@ def without_negated(text: str) -> str:
 
     def without_verb(clause: re.Match[str]) -> str:
         verb = clause["verb"] or clause["doing"] or clause["other"]
-        return clause["stop"] or "" if _is_non_reading_verb(verb) else clause[0]
+        if not _is_non_reading_verb(verb) or _is_stored(clause):
+            return clause[0]
+        return clause["stop"] or ""
 
     return _NEGATED_THING.sub("", _NEGATED.sub(without_verb, text))
+
+
+def _is_stored(clause: re.Match[str]) -> bool:
+    """Whether a negated clause is a text to store: `add a note: do not push`, and not `read the note: do not push`."""
+    begun = clause.start() + len(clause[0]) - len(clause[0].lstrip(_BEFORE_CLAUSE))
+    before = clause.string[max(0, begun - _MAX_STORING_CHARS) : begun]
+    stored = _BEFORE_STORED.search(before)
+    if stored is None:
+        return False
+    asked = steps(_SENTENCE_END.split(before[: stored.end()].rstrip())[-1])[-1]
+    return kind_of_request(asked) != "reads"
 
 
 def _is_non_reading_verb(word: str) -> bool:
