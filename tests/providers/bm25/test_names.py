@@ -240,7 +240,12 @@ def test_other_forms_of_to_get_do(query: str) -> None:
 
 @pytest.mark.parametrize("embeddings", [False, True], ids=["words", "embeddings"])
 @pytest.mark.parametrize(
-    "query", ["tracker", "Tracker MCP", "use the tracker server", "what can the tracker do?", "list all tracker tools"]
+    "query",
+    [
+        *("tracker", "Tracker MCP", "use the tracker server", "what can the tracker do?", "list all tracker tools"),
+        *("what tools does the tracker server provide", "which tools are provided by the tracker?"),
+        *("how do i use tracker", "tell me about tracker", "help with tracker", "I need the tracker"),
+    ],
 )
 async def test_a_request_that_names_only_a_server_gets_its_tools(query: str, embeddings: bool) -> None:
     tools = [*ISSUES, *documents()]
@@ -250,7 +255,16 @@ async def test_a_request_that_names_only_a_server_gets_its_tools(query: str, emb
 
 
 @pytest.mark.parametrize(
-    "query", ["get the tracker", "erase the tracker", "list tracker", "without the tracker", "what can you do", "tools"]
+    "query",
+    [
+        "get the tracker",
+        "erase the tracker",
+        "list tracker",
+        "get me help with the tracker",
+        "without the tracker",
+        "what can you do",
+        "tools",
+    ],
 )
 async def test_a_request_that_names_more_or_no_server_does_not_raise_its_tools(query: str) -> None:
     tools = [*ISSUES, *documents()]

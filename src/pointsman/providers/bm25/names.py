@@ -32,8 +32,11 @@ _LIST_SEPARATOR = re.compile(_SEPARATOR, re.IGNORECASE)
 _LIST_END = re.compile(r"\s{0,3}(?:$|[.;!?\n])|,? but\b", re.IGNORECASE)
 # Words beside the name of a server that ask for no more than its tools, alone or only with one of `_TOOLS`: `list the
 # github tools` does, `list github` does not.
-_BESIDE = "a at can do does from in me my of on our please the use using via what with"
-_BESIDE_TOOLS = "all any are available get give has have i is list offer offers see show there which you"
+_BESIDE = (
+    "a about at by can do does from help how i in me my need of on our please provide provided provides tell the use"
+    " using via what with"
+)
+_BESIDE_TOOLS = "all any are available get give has have is list offer offers see show there which you"
 _TOOLS = "actions capabilities commands functions mcp server servers tool tools"
 _NEED_TOOLS, _FOR_TOOLS = frozenset(_BESIDE_TOOLS.split()), frozenset(_TOOLS.split())
 _FILLERS = frozenset(_BESIDE.split()) | _NEED_TOOLS | _FOR_TOOLS
