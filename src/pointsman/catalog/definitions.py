@@ -16,6 +16,7 @@ from pointsman.catalog.effects import Effect, claimed_effect
 from pointsman.catalog.field_types import tool_with_right_types, with_right_types
 from pointsman.catalog.scan.scan import Flag, scan_hidden
 from pointsman.catalog.schema.arguments import ArgumentCheck
+from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ASK_OPERATOR, NextStep, ServerUnavailableError
 from pointsman.core.model import Json, ToolKey, ToolSource
 from pointsman.core.seams import EXAMPLE_REQUESTS
@@ -99,6 +100,17 @@ def build_tools(
             document = _document_of(source, name, shown, examples, configured)
             tools[name] = _build_tool(source, name, shown, document, digest, hidden)
     return tools
+
+
+def bundled_servers(config: GatewayConfig) -> frozenset[str]:
+    """The servers that are part of Pointsman: they check arguments themselves and are trusted with caller ids."""
+    return frozenset(server_id for server_id, server in config.servers.items() if server.bundled is not None)
+
+
+def tools_not_configured(config: GatewayConfig) -> dict[str, frozenset[str]]:
+    """By server, the tools that refuse every call because a key that they need is not set."""
+    named = ((server_id, server.tools_not_configured) for server_id, server in config.servers.items())
+    return {server_id: tools for server_id, tools in named if tools}
 
 
 def example_requests_of(tool: Json) -> tuple[str, ...]:

@@ -9,7 +9,15 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from pointsman.catalog.apps import has_app
-from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged
+from pointsman.catalog.definitions import (
+    ChangedTools,
+    DefinitionHistory,
+    KnownTool,
+    build_tools,
+    bundled_servers,
+    check_unchanged,
+    tools_not_configured,
+)
 from pointsman.catalog.identities import Identities
 from pointsman.catalog.lists.cached_list import CachedList, Clock, ListFailure, ListWaits, Snapshot
 from pointsman.catalog.lists.last_lists import LastLists
@@ -78,8 +86,8 @@ class ToolCatalogService:
     ) -> None:
         self.identities = identities or Identities()  # without a source nobody can sign in
         self.rights = self._index(config)
-        self.bundled_servers = _bundled_servers(config)
-        self._not_configured = _tools_not_configured(config)
+        self.bundled_servers = bundled_servers(config)
+        self._not_configured = tools_not_configured(config)
         self._sources = sources
         self._providers = providers
         self._wall_clock = wall_clock
@@ -96,7 +104,7 @@ class ToolCatalogService:
         """Apply a configuration, also to requests under way."""
         self.rights = self._index(config)
         bundled, not_configured = self.bundled_servers, self._not_configured
-        self.bundled_servers, self._not_configured = _bundled_servers(config), _tools_not_configured(config)
+        self.bundled_servers, self._not_configured = bundled_servers(config), tools_not_configured(config)
         rebuilt = {server_id for server_id, _ in not_configured.items() ^ self._not_configured.items()}
         self._lists.keep_only(config.servers.keys() - rebuilt - (bundled ^ self.bundled_servers))
         self._key_index.keep_only(config.servers)
@@ -492,17 +500,6 @@ class ToolCatalogService:
         projects, others = self.rights.project_ids(caller.token_id), self._last.other_projects(self.rights, caller)
         servers, untrusted = self.usable_servers(caller), self.rights.lacks_trust(caller)
         return no_tools_notice(caller.project_id, servers, available, projects, others, untrusted=untrusted)
-
-
-def _bundled_servers(config: GatewayConfig) -> frozenset[str]:
-    """The servers that are part of Pointsman: they check arguments themselves and are trusted with caller ids."""
-    return frozenset(server_id for server_id, server in config.servers.items() if server.bundled is not None)
-
-
-def _tools_not_configured(config: GatewayConfig) -> dict[str, frozenset[str]]:
-    """By server, the tools that refuse every call because a key that they need is not set."""
-    named = ((server_id, server.tools_not_configured) for server_id, server in config.servers.items())
-    return {server_id: tools for server_id, tools in named if tools}
 
 
 def _not_running(source: ToolSource | None) -> ListFailure:
